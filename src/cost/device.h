@@ -1,0 +1,38 @@
+// A device as the floor sees it: how fast bytes arrive from each level of memory, how many of them
+// each level can keep from one step to the next, and how fast it multiplies. The only place with
+// hardware rates. Every number carries where it came from.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace ridge {
+
+// One level that a step's bytes come from. The last level holds everything.
+struct MemoryLevel {
+  std::string name;          // "L1", "L2", "L3", "memory"
+  Bytes capacity;            // of all threads in use together; ignored for the last level
+  BytesPerSecond read_rate;  // of all threads in use together
+};
+
+struct Device {
+  std::string name;
+  std::vector<MemoryLevel> levels;  // innermost first; at least one
+  FlopsPerSecond matmul_rate;       // of weight products, in the arithmetic in use
+  FlopsPerSecond attention_rate;    // of attention
+  std::string matmul_arithmetic;    // "int8", "fp32", "bf16": what matmul_rate is for
+  std::string source;               // "measured 2026-11-30, 2 threads", "datasheet ..."
+};
+
+// The level whose capacity the `set` bytes that recur every step fit into (the last one if none).
+const MemoryLevel& home_level(const Device& device, Bytes set);
+
+// Least time to read `bytes` out of a set of `recurring` bytes that is swept once per step. Whatever
+// does not fit in a level must cross the next one, however well the caches behave; so the slowest
+// crossing bounds the sweep: max over levels of bytes * (1 - capacity_below / recurring) / rate.
+Seconds read_floor(const Device& device, Bytes bytes, Bytes recurring);
+
+}  // namespace ridge

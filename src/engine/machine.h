@@ -1,0 +1,72 @@
+// What this machine can do, measured once and kept in a cache file: read and copy bandwidth by
+// working-set size and thread count, fp32 and int8 multiply peaks by thread count, caches and
+// topology (hwloc). The ceilings that every floor on this machine is made of.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/cpu_info.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "cost/device.h"
+
+namespace ridge {
+
+// One cache as hwloc reports it (size 0: unknown).
+struct CacheFacts {
+  int level = 0;
+  int64_t bytes = 0;  // of one instance
+  int instances = 0;  // that the usable CPUs see
+};
+
+// Rates with n threads running together.
+struct ThreadRates {
+  int threads = 0;
+  // One per cache level that exists (innermost first), then memory last. Best of several tries.
+  std::vector<BytesPerSecond> read_rate;
+  BytesPerSecond memory_copy_rate;  // bytes read + bytes written
+  FlopsPerSecond fp32_rate;         // multiply-adds counted as two
+  FlopsPerSecond int8_rate;         // the same, of the int8 dot product the kernels use
+};
+
+struct MachineProfile {
+  std::string cpu;
+  Isa isa = Isa::plain;
+  int usable_cpus = 0, packages = 0, cores = 0, numa_nodes = 0;
+  int64_t memory_bytes = 0;
+  std::vector<CacheFacts> caches;   // data caches, innermost first
+  std::vector<ThreadRates> rates;   // threads 1, 2, 4, ... usable_cpus
+  std::string date;                 // ISO 8601, UTC
+  bool measured_while_busy = false; // other processes used the CPUs meanwhile
+
+  const ThreadRates& at(int threads) const;  // that entry, or the next smaller one
+  // Fewest threads that reach 97 % of the best memory read rate / of the best multiply rate.
+  int decode_threads() const;
+  int prefill_threads() const { return usable_cpus; }
+};
+
+// The machine as a cost Device with `threads` threads; `exact`: fp32 activations.
+Device device_of(const MachineProfile& profile, int threads, bool exact);
+
+using ProbeProgress = std::function<void(const std::string& what, double done_share)>;
+
+MachineProfile measure_machine(Isa isa, const ProbeProgress& progress = {});
+
+// $XDG_CACHE_HOME/ridge/machine-<isa>.json (or ~/.cache). A file of another CPU, ISA, CPU count or
+// format version counts as missing.
+std::string machine_cache_path(Isa isa);
+Result<MachineProfile> load_machine(Isa isa);
+Status save_machine(const MachineProfile& profile);
+// Loads, or measures and saves (a failure to save is not an error: it is told through `warning`).
+MachineProfile machine_profile(Isa isa, bool refresh, const ProbeProgress& progress,
+                               std::string* warning);
+// Keeps the better of two measurements, figure by figure: a ceiling that neighbours held down once
+// must not stay low. Used when something measured beat a floor.
+MachineProfile merge_best(const MachineProfile& a, const MachineProfile& b);
+
+std::string machine_json(const MachineProfile& profile);
+
+}  // namespace ridge
