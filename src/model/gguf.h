@@ -38,7 +38,7 @@ class GgufFile {
   static Result<GgufFile> parse(std::span<const std::byte> bytes, std::string name);
 
   const std::string& path() const { return path_; }
-  int64_t file_bytes() const;
+  int64_t file_bytes() const { return file_bytes_; }  // of all parts together
   const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
   const GgufTensor* find(std::string_view name) const;
@@ -54,7 +54,14 @@ class GgufFile {
   void release(const GgufTensor& tensor) const;
 
  private:
+  static Result<GgufFile> parse_part(std::span<const std::byte> bytes, const std::string& name);
+  Status append_part(const std::string& part_path, int64_t number, int64_t count);
+  const GgufValue* value_of(std::string_view key) const;
+  Error missing(std::string_view key) const;
+  Error wrong_type(std::string_view key, std::string_view expected) const;
+
   std::string path_;
+  int64_t file_bytes_ = 0;
   std::vector<MappedFile> files_;
   std::map<std::string, GgufValue, std::less<>> metadata_;
   std::vector<GgufTensor> tensors_;
