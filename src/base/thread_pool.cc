@@ -1,7 +1,6 @@
 // Every wait in here climbs the same stairs: spin with pause, then yield, then sleep on the value
-// (std::atomic::wait). Whoever changes a waited-on value notifies, which costs one load while
-// nobody sleeps. Values are changed by sequentially consistent read-modify-writes only: the change
-// must not pass the look for sleepers. SPDX-License-Identifier: Apache-2.0
+// (std::atomic::wait). Whoever changes a waited-on value wakes the sleepers, if there are any.
+// SPDX-License-Identifier: Apache-2.0
 #include "base/thread_pool.h"
 
 #include <atomic>
@@ -29,33 +28,49 @@ void pause() {
 #endif
 }
 
-using Counter = std::atomic<uint32_t>;
-
-// Waits until `value` is no longer `old`; what its changer wrote before is then visible. With more
-// threads than CPUs, spinning only keeps the awaited one from running.
-void wait_for_change(const Counter& value, uint32_t old, bool crowded) {
-  using Clock = std::chrono::steady_clock;
-  if (value.load(std::memory_order_acquire) != old) return;
-  const Clock::time_point start = Clock::now();
-  const auto spin = crowded ? Clock::duration::zero() : Clock::duration(kSpin);
-  for (;;) {
-    for (int i = 0; i < kPausesPerLook; ++i) {
-      if (value.load(std::memory_order_acquire) != old) return;
-      pause();
-    }
-    const auto waited = Clock::now() - start;
-    if (waited > spin + kYield) break;
-    if (waited > spin) std::this_thread::yield();
+// A number that threads wait on. All operations that a sleeper could miss are sequentially
+// consistent: either the changer sees the sleeper, or the sleeper sees the change.
+class Gate {
+ public:
+  uint32_t value() const { return value_.load(std::memory_order_acquire); }
+  void set_unwatched(uint32_t value) { value_.store(value, std::memory_order_relaxed); }
+  void add(uint32_t delta) {
+    value_.fetch_add(delta);
+    if (sleepers_.load() != 0) value_.notify_all();
   }
-  value.wait(old, std::memory_order_acquire);
-}
+
+  // Until the value is no longer `old`; what its changer wrote before is then visible. With more
+  // threads than CPUs (`crowded`), spinning only keeps the awaited one from running.
+  void wait_while(uint32_t old, bool crowded) {
+    using Clock = std::chrono::steady_clock;
+    if (value() != old) return;
+    const Clock::time_point start = Clock::now();
+    const auto spin = crowded ? Clock::duration::zero() : Clock::duration(kSpin);
+    for (;;) {
+      for (int i = 0; i < kPausesPerLook; ++i) {
+        if (value() != old) return;
+        pause();
+      }
+      const auto waited = Clock::now() - start;
+      if (waited > spin + kYield) break;
+      if (waited > spin) std::this_thread::yield();
+    }
+    sleepers_.fetch_add(1);
+    value_.wait(old);
+    sleepers_.fetch_sub(1);
+  }
+
+ private:
+  std::atomic<uint32_t> value_{0};
+  std::atomic<uint32_t> sleepers_{0};
+};
 
 }  // namespace
 
 struct ThreadPool::State {
   // One per worker, so that a call with few threads leaves the others asleep.
   struct alignas(kLineBytes) Worker {
-    Counter calls{0};
+    Gate calls;
     std::thread thread;
   };
 
@@ -72,9 +87,9 @@ struct ThreadPool::State {
   int count = 0;
   bool stopping = false;
 
-  alignas(kLineBytes) Counter running{0};   // workers besides the caller still at it
-  alignas(kLineBytes) Counter arrived{0};   // at the current barrier
-  alignas(kLineBytes) Counter barriers{0};  // passed since the pool was made
+  alignas(kLineBytes) Gate running;                 // workers besides the caller still at it
+  alignas(kLineBytes) std::atomic<int> arrived{0};  // at the current barrier
+  alignas(kLineBytes) Gate barriers;                // passed since the pool was made
 };
 
 ThreadPool::ThreadPool(int n_threads) {
@@ -87,10 +102,7 @@ ThreadPool::ThreadPool(int n_threads) {
 
 ThreadPool::~ThreadPool() {
   state_->stopping = true;
-  for (State::Worker& worker : state_->workers) {
-    worker.calls.fetch_add(1);
-    worker.calls.notify_one();
-  }
+  for (State::Worker& worker : state_->workers) worker.calls.add(1);
   for (State::Worker& worker : state_->workers) {
     if (worker.thread.joinable()) worker.thread.join();
   }
@@ -102,14 +114,13 @@ void ThreadPool::Team::barrier() const {
   if (count == 1) return;
   State& state = *pool_->state_;
   // Read before arriving: after the last arrival it may change at once.
-  const uint32_t passed = state.barriers.load(std::memory_order_relaxed);
-  if (state.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(count)) {
+  const uint32_t passed = state.barriers.value();
+  if (state.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
     state.arrived.store(0, std::memory_order_relaxed);
-    state.barriers.fetch_add(1);
-    state.barriers.notify_all();
+    state.barriers.add(1);
     return;
   }
-  wait_for_change(state.barriers, passed, state.crowded(count));
+  state.barriers.wait_while(passed, state.crowded(count));
 }
 
 void ThreadPool::run_erased(int n_threads, void (*call)(void*, const Team&), void* work) {
@@ -122,37 +133,31 @@ void ThreadPool::run_erased(int n_threads, void (*call)(void*, const Team&), voi
     call(work, team);
     return;
   }
-  CHECK(state.running.load(std::memory_order_relaxed) == 0);
+  CHECK(state.running.value() == 0);  // else called from inside a call
   state.call = call;
   state.work = work;
   state.count = n_threads;
-  state.running.store(static_cast<uint32_t>(n_threads - 1), std::memory_order_relaxed);
-  for (int i = 1; i < n_threads; ++i) {
-    state.workers[i].calls.fetch_add(1);
-    state.workers[i].calls.notify_one();
-  }
+  state.running.set_unwatched(static_cast<uint32_t>(n_threads - 1));
+  for (int i = 1; i < n_threads; ++i) state.workers[i].calls.add(1);
   call(work, team);
-  for (;;) {
-    const uint32_t running = state.running.load(std::memory_order_acquire);
-    if (running == 0) return;
-    wait_for_change(state.running, running, state.crowded(n_threads));
+  while (const uint32_t running = state.running.value()) {
+    state.running.wait_while(running, state.crowded(n_threads));
   }
 }
 
 void ThreadPool::worker_loop(int index) {
   State& state = *state_;
-  Counter& calls = state.workers[index].calls;
+  Gate& calls = state.workers[index].calls;
   Team team;
   team.index = index;
   team.pool_ = this;
   const bool crowded = state.crowded(size());
   for (uint32_t seen = 0;; ++seen) {
-    wait_for_change(calls, seen, crowded);
+    calls.wait_while(seen, crowded);
     if (state.stopping) return;
     team.count = state.count;
     state.call(state.work, team);
-    state.running.fetch_sub(1);
-    state.running.notify_one();
+    state.running.add(~0u);
   }
 }
 
