@@ -14,6 +14,7 @@
 namespace ridge {
 
 using TokenId = int32_t;
+struct ChatSpan;  // text/chat_template.h
 
 // The numbers are those of tokenizer.ggml.token_type.
 enum class TokenKind : uint8_t {
@@ -30,14 +31,14 @@ enum class TokenizerModel { bpe, spm };
 // What a file says of its tokenizer, before any of it is trusted.
 struct TokenizerSpec {
   TokenizerModel model = TokenizerModel::bpe;
-  std::string pre;                   // bpe: name of the pre-tokeniser (tokenizer.ggml.pre)
-  std::vector<std::string> tokens;   // bpe: byte-level alphabet; spm: U+2581 for a space
-  std::vector<TokenKind> kinds;      // (tokens) or empty: all normal
-  std::vector<float> scores;         // (tokens), spm only
-  std::vector<std::string> merges;   // "left right", by rank, bpe only
+  std::string pre;                  // bpe: name of the pre-tokeniser (tokenizer.ggml.pre)
+  std::vector<std::string> tokens;  // bpe: byte-level alphabet; spm: U+2581 for a space
+  std::vector<TokenKind> kinds;     // (tokens) or empty: all normal
+  std::vector<float> scores;        // (tokens), spm only
+  std::vector<std::string> merges;  // "left right", by rank, bpe only
   TokenId bos = -1, eos = -1, eot = -1, unknown = -1;  // -1: none
   bool add_bos = false, add_eos = false;
-  bool add_space_prefix = false;     // spm
+  bool add_space_prefix = false;  // spm
 };
 
 struct EncodeOptions {
@@ -53,6 +54,11 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   virtual std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const = 0;
+
+  // A rendered chat. Control tokens are recognised only inside the template's own spans; all else
+  // is tokenised as the joined text, so that a border between spans is no border between tokens.
+  virtual std::vector<TokenId> encode_spans(const std::vector<ChatSpan>& spans,
+                                            bool add_special = true) const;
 
   // The bytes a token stands for in running text: may be a fragment of a UTF-8 character. Control
   // tokens give "" unless `render_special`.
