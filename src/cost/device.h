@@ -23,6 +23,7 @@ struct Device {
   std::vector<MemoryLevel> levels;  // innermost first; at least one
   FlopsPerSecond matmul_rate;       // of weight products, in the arithmetic in use
   FlopsPerSecond attention_rate;    // of attention
+  BytesPerSecond wire_rate;         // between ranks, one way; 0: a single device
   std::string matmul_arithmetic;    // "int8", "fp32", "bf16": what matmul_rate is for
   std::string source;               // "measured 2026-11-30, 2 threads", "datasheet ..."
 };
@@ -30,9 +31,11 @@ struct Device {
 // The level whose capacity the `set` bytes that recur every step fit into (the last one if none).
 const MemoryLevel& home_level(const Device& device, Bytes set);
 
-// Least time to read `bytes` out of a set of `recurring` bytes that is swept once per step. Whatever
-// does not fit in a level must cross the next one, however well the caches behave; so the slowest
-// crossing bounds the sweep: max over levels of bytes * (1 - capacity_below / recurring) / rate.
+// Least time to read `bytes` out of a set of `recurring` bytes that is swept once per step.
+// Whatever does not fit in a level must cross the next one, however well the caches behave; so the
+// slowest crossing bounds the sweep: max over levels of bytes * (1 - capacity_below / recurring) /
+// rate, where capacity_below adds up all inner levels, since an exclusive cache holds what they do
+// not.
 Seconds read_floor(const Device& device, Bytes bytes, Bytes recurring);
 
 }  // namespace ridge

@@ -22,14 +22,21 @@ struct CacheFacts {
   int instances = 0;  // that the usable CPUs see
 };
 
+// How fast a set of so many bytes, swept again and again, was read. Best of several tries.
+struct ReadPoint {
+  int64_t bytes = 0;  // of all threads together
+  BytesPerSecond rate;
+};
+
 // Rates with n threads running together.
 struct ThreadRates {
   int threads = 0;
   // One per cache level that exists (innermost first), then memory last. Best of several tries.
   std::vector<BytesPerSecond> read_rate;
-  BytesPerSecond memory_copy_rate;  // bytes read + bytes written
-  FlopsPerSecond fp32_rate;         // multiply-adds counted as two
-  FlopsPerSecond int8_rate;         // the same, of the int8 dot product the kernels use
+  BytesPerSecond memory_copy_rate;    // bytes read + bytes written
+  FlopsPerSecond fp32_rate;           // multiply-adds counted as two
+  FlopsPerSecond int8_rate;           // the same, of the int8 dot product the kernels use
+  std::vector<ReadPoint> read_curve;  // ascending bytes; what read_rate was taken from
 };
 
 struct MachineProfile {
@@ -37,18 +44,24 @@ struct MachineProfile {
   Isa isa = Isa::plain;
   int usable_cpus = 0, packages = 0, cores = 0, numa_nodes = 0;
   int64_t memory_bytes = 0;
-  std::vector<CacheFacts> caches;   // data caches, innermost first
-  std::vector<ThreadRates> rates;   // threads 1, 2, 4, ... usable_cpus
-  std::string date;                 // ISO 8601, UTC
-  bool measured_while_busy = false; // other processes used the CPUs meanwhile
+  std::vector<CacheFacts> caches;    // data caches, innermost first
+  std::vector<ThreadRates> rates;    // threads 1, 2, 4, ... usable_cpus
+  std::string date;                  // ISO 8601, UTC
+  bool measured_while_busy = false;  // other processes used the CPUs meanwhile
+  int64_t largest_set_bytes = 0;     // of the memory figures
 
+  // False where the largest set was under four times the last cache (as hwloc reports it; a virtual
+  // machine sees one that it shares): then the memory rates are upper bounds.
+  bool memory_beyond_caches() const;
   const ThreadRates& at(int threads) const;  // that entry, or the next smaller one
   // Fewest threads that reach 97 % of the best memory read rate / of the best multiply rate.
   int decode_threads() const;
   int prefill_threads() const { return usable_cpus; }
 };
 
-// The machine as a cost Device with `threads` threads; `exact`: fp32 activations.
+// The machine as a cost Device with `threads` threads; `exact`: fp32 activations. Every rate is a
+// ceiling: at least that of any fewer threads and of any level further out, and between two
+// measured thread counts that of the larger one where it is not more than proportional.
 Device device_of(const MachineProfile& profile, int threads, bool exact);
 
 using ProbeProgress = std::function<void(const std::string& what, double done_share)>;

@@ -20,8 +20,8 @@ typedef float Floats __attribute__((vector_size(16)));
 #define RIDGE_VECTOR_REGISTER "w"
 #endif
 
-// A multiply and an add of latency 4 each at one pair a cycle need eight chains.
-constexpr int kChains = 10;
+// A multiply and an add of latency 4 and 3 at up to 1.5 pairs a cycle need eleven chains.
+constexpr int kChains = 14;
 constexpr int kLoads = 16;
 constexpr int64_t kWidth = 16;
 
@@ -76,14 +76,14 @@ void copy(const std::byte* from, std::byte* to, int64_t bytes, bool streaming) {
 
 void fp32(int64_t rounds) {
   Floats sum[kChains] = {};
-#pragma GCC unroll 10
+#pragma GCC unroll 14
   for (int i = 0; i < kChains; ++i) keep(sum[i]);  // else all sums would be one
   const Floats x = {0.5f, 0.5f, 0.5f, 0.5f}, y = {1, 1, 1, 1};
   for (int64_t r = 0; r < rounds; ++r) {
-#pragma GCC unroll 10
+#pragma GCC unroll 14
     for (int i = 0; i < kChains; ++i) sum[i] = sum[i] * x + y;
   }
-#pragma GCC unroll 10
+#pragma GCC unroll 14
   for (int i = 0; i < kChains; ++i) keep(sum[i]);
 }
 
@@ -92,18 +92,18 @@ constexpr int64_t kInt8FlopsPerRound = kChains * 16 * 2;
 
 [[gnu::target("ssse3")]] void int8(int64_t rounds) {
   __m128i sum[kChains] = {};
-#pragma GCC unroll 10
+#pragma GCC unroll 14
   for (int i = 0; i < kChains; ++i) keep(sum[i]);  // else all sums would be one
   __m128i x = _mm_set1_epi8(3);
   const __m128i y = _mm_set1_epi8(-5);
   for (int64_t r = 0; r < rounds; ++r) {
-#pragma GCC unroll 10
+#pragma GCC unroll 14
     for (int i = 0; i < kChains; ++i) {
       keep(x);  // else one product would serve all
       sum[i] = _mm_add_epi16(sum[i], _mm_maddubs_epi16(x, y));
     }
   }
-#pragma GCC unroll 10
+#pragma GCC unroll 14
   for (int i = 0; i < kChains; ++i) keep(sum[i]);
 }
 #else
@@ -111,18 +111,18 @@ constexpr int64_t kInt8FlopsPerRound = kChains * 8 * 2;
 
 void int8(int64_t rounds) {
   Shorts sum[kChains] = {};
-#pragma GCC unroll 10
+#pragma GCC unroll 14
   for (int i = 0; i < kChains; ++i) keep(sum[i]);  // else all sums would be one
   Shorts x = {3, 3, 3, 3, 3, 3, 3, 3};
   const Shorts y = {-5, -5, -5, -5, -5, -5, -5, -5};
   for (int64_t r = 0; r < rounds; ++r) {
-#pragma GCC unroll 10
+#pragma GCC unroll 14
     for (int i = 0; i < kChains; ++i) {
       keep(x);
       sum[i] += x * y;
     }
   }
-#pragma GCC unroll 10
+#pragma GCC unroll 14
   for (int i = 0; i < kChains; ++i) keep(sum[i]);
 }
 #endif
