@@ -52,12 +52,12 @@ struct CpuFeatures {
     const bool saves_ymm = (state & 0x6) == 0x6;
     const bool saves_zmm = (state & 0xe6) == 0xe6;
     const bool fma = bit(leaf1.c, 12), avx = bit(leaf1.c, 28), f16c = bit(leaf1.c, 29);
-    avx2 = saves_ymm && avx && fma && f16c && bit(leaf7.b, 5);
+    // Highway's AVX2 and AVX3 targets let the compiler use BMI1 and BMI2 as well.
+    const bool bmi = bit(leaf7.b, 3) && bit(leaf7.b, 8);
+    avx2 = saves_ymm && avx && fma && f16c && bmi && bit(leaf7.b, 5);
     const bool f = bit(leaf7.b, 16), dq = bit(leaf7.b, 17), bw = bit(leaf7.b, 30);
     const bool vl = bit(leaf7.b, 31), vnni = bit(leaf7.c, 11);
-    // AVX512CD belongs to every CPU with the others; Highway's AVX3 target requires it too.
-    const bool cd = bit(leaf7.b, 28);
-    avx512_vnni = avx2 && saves_zmm && f && dq && bw && vl && cd && vnni;
+    avx512_vnni = avx2 && saves_zmm && f && dq && bw && vl && vnni;
   }
 };
 
