@@ -5,7 +5,8 @@ Prints medians and ratios of decode (128 tokens after a short prompt), prefill (
 the first token with a warm file cache, and peak memory; and what ridge's decode is of this
 machine's measured bandwidth. llama.cpp is timed inside its process, around its own calls; ridge's
 figures are those that its --json reports, sampling included, and its first token is timed from the
-start of its process. With and without flash attention: the better counts. Exit 1: an output is nonsense, or ridge reports more than its ceiling allows.
+start of its process. With and without flash attention: the better counts. Exit 1: an output is
+nonsense, or ridge reports more than its ceiling allows.
 
 SPDX-License-Identifier: Apache-2.0
 """
