@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <ctime>
 #include <functional>
 #include <limits>
 #include <string>
 
-#include "base/clock.h"
 #include "base/rng.h"
 #include "model/gguf.h"
 #include "model/spec_from_gguf.h"
@@ -431,9 +431,9 @@ Outcome reject_in_child(const std::string& path) {
       ::_exit(kNoMeasurement);
     }
     const size_t before = status_bytes("VmRSS");
-    const Seconds start = now();
+    const std::clock_t start = std::clock();  // of the CPU: neighbours do not count
     const bool accepted = GgufFile::open(path).has_value();
-    const double seconds = (now() - start).value;
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     const size_t peak = status_bytes("VmHWM");
     if (accepted) ::_exit(kAccepted);
     if (seconds > 0.2) ::_exit(kTooSlow);
@@ -445,10 +445,12 @@ Outcome reject_in_child(const std::string& path) {
 }
 
 // An array that fills ten megabytes, in a file that ends before its tensors.
-GgufWriter large_array(uint32_t type, uint64_t count, size_t bytes) {
+GgufWriter large_array(uint32_t type, uint64_t count, const std::string& element) {
+  ByteSink sink;
+  sink.put(type).put(count);
+  for (uint64_t i = 0; i < count; ++i) sink.raw(element);
   GgufWriter w;
-  w.append_raw("k", GgufType::array,
-               ByteSink().put(type).put(count).raw(std::string(bytes, '\0')).bytes());
+  w.append_raw("k", GgufType::array, sink.bytes());
   w.tensor_count = 1;
   return w;
 }
@@ -456,24 +458,25 @@ GgufWriter large_array(uint32_t type, uint64_t count, size_t bytes) {
 TEST(HostileGguf, ten_hostile_megabytes_are_refused_in_little_time_and_memory) {
   constexpr uint64_t kBytes = 10'000'000;
   std::vector<std::pair<std::string, GgufWriter>> files = {
-      {"empty strings", large_array(8, kBytes / 8, kBytes)},
-      {"bytes", large_array(0, kBytes, kBytes)},
-      {"floats", large_array(6, kBytes / 4, kBytes)},
-      {"booleans", large_array(7, kBytes, kBytes)},
+      {"empty strings", large_array(8, kBytes / 8, std::string(8, '\0'))},
+      {"short strings", large_array(8, kBytes / 12, ByteSink().put(std::string("word")).bytes())},
+      {"bytes", large_array(0, kBytes, std::string(1, '\0'))},
+      {"floats", large_array(6, kBytes / 4, std::string(4, '\0'))},
+      {"booleans", large_array(7, kBytes, std::string(1, '\0'))},
       {"one string", GgufWriter()},
       {"keys", GgufWriter()},
       {"tensors", GgufWriter()},
   };
-  files[4].second.set("k", std::string(kBytes, 'x')).tensor_count = 1;
+  files[5].second.set("k", std::string(kBytes, 'x')).tensor_count = 1;
   for (int i = 0; i < 65'000; ++i) {
-    files[5].second.append_raw(fmt::format("k{}", i), GgufType::string,
+    files[6].second.append_raw(fmt::format("k{}", i), GgufType::string,
                                ByteSink().put(std::string(130, 'v')).bytes());
   }
-  files[5].second.tensor_count = 1;
+  files[6].second.tensor_count = 1;
   for (int i = 0; i < 65'000; ++i) {
-    files[6].second.add_tensor(fmt::format("{:t>110}", i), {1, 1, 1, 1}, DType::f32, "");
+    files[7].second.add_tensor(fmt::format("{:t>110}", i), {1, 1, 1, 1}, DType::f32, "");
   }
-  files[6].second.tensor_count = 65'001;
+  files[7].second.tensor_count = 65'001;
   for (const auto& [name, writer] : files) {
     const std::string path = testing::TempDir() + "hostile.gguf";
     writer.write(path);

@@ -108,13 +108,13 @@ class Reader {
   }
   Error truncated(uint64_t needed) const {
     return bad("the file ends at byte {} inside {}, which needs {} bytes from byte {}",
-               bytes_.size(), where_, needed, at_);
+               bytes_.size(), where(), needed, at_);
   }
 
   // Takes `size` bytes of heap from what this file may use.
   Status charge(uint64_t size) {
     if (size > budget_) {
-      return bad("{} would take more memory than a file of {} bytes justifies", where_,
+      return bad("{} would take more memory than a file of {} bytes justifies", where(),
                  bytes_.size());
     }
     budget_ -= size;
@@ -153,7 +153,18 @@ class Reader {
   const std::string& name_;
   uint64_t at_ = 0;
   uint64_t budget_;
-  std::string where_ = "the header";
+  // What is being read, for messages; its words are made only when one is needed.
+  struct Place {
+    std::string_view kind = "the header";
+    uint64_t number = 0, count = 0;  // shown when there is no name yet
+    const std::string* name = nullptr;
+  };
+  std::string where() const {
+    if (where_.name != nullptr) return fmt::format("{} {}", where_.kind, quoted(*where_.name));
+    if (where_.count == 0) return std::string(where_.kind);
+    return fmt::format("{} {} of {}", where_.kind, where_.number, where_.count);
+  }
+  Place where_;
   uint64_t tensor_count_ = 0, pair_count_ = 0;
   uint64_t alignment_ = kDefaultGgufAlignment;
   std::map<std::string, GgufValue, std::less<>> metadata_;
@@ -164,7 +175,7 @@ Result<std::string> Reader::string(uint64_t max_bytes) {
   RIDGE_TRY(const uint64_t size, scalar<uint64_t>());
   if (size > left()) return truncated(size);
   if (size > max_bytes)
-    return bad("{} is {} bytes long, at most {} are allowed", where_, size, max_bytes);
+    return bad("{} is {} bytes long, at most {} are allowed", where(), size, max_bytes);
   RIDGE_RETURN_IF_ERROR(charge(size));
   std::string text(reinterpret_cast<const char*>(bytes_.data() + at_), size);
   at_ += size;
@@ -173,13 +184,13 @@ Result<std::string> Reader::string(uint64_t max_bytes) {
 
 Result<bool> Reader::boolean() {
   RIDGE_TRY(const uint8_t byte, scalar<uint8_t>());
-  if (byte > 1) return bad("{} is a boolean of value {}, expected 0 or 1", where_, byte);
+  if (byte > 1) return bad("{} is a boolean of value {}, expected 0 or 1", where(), byte);
   return byte == 1;
 }
 
 Result<uint32_t> Reader::value_type() {
   RIDGE_TRY(const uint32_t type, scalar<uint32_t>());
-  if (type >= kValueTypeCount) return bad("{} has the unknown value type {}", where_, type);
+  if (type >= kValueTypeCount) return bad("{} has the unknown value type {}", where(), type);
   return type;
 }
 
@@ -213,11 +224,11 @@ Status Reader::read_header() {
 }
 
 Status Reader::read_pair(uint64_t i) {
-  where_ = fmt::format("metadata key {} of {}", i + 1, pair_count_);
+  where_ = {"metadata key", i + 1, pair_count_};
   RIDGE_TRY(std::string key, string(kMaxGgufKeyBytes));
-  if (key.empty()) return bad("{} is empty", where_);
-  where_ = fmt::format("metadata key {}", quoted(key));
-  if (metadata_.contains(key)) return bad("{} occurs twice", where_);
+  if (key.empty()) return bad("{} is empty", where());
+  where_.name = &key;
+  if (metadata_.contains(key)) return bad("{} occurs twice", where());
   RIDGE_TRY(const uint32_t type, value_type());
   RIDGE_TRY(GgufValue found, value(static_cast<ValueType>(type)));
   constexpr uint64_t kNodeBytes = sizeof(std::pair<std::string, GgufValue>) + 4 * sizeof(void*);
@@ -262,17 +273,17 @@ Result<GgufValue> Reader::value(ValueType type) {
       return widened<double>(scalar<double>());
   }
   CHECK(false);
-  return bad("{}", where_);
+  return bad("{}", where());
 }
 
 Result<GgufValue> Reader::array() {
   RIDGE_TRY(const uint32_t type, value_type());
   if (static_cast<ValueType>(type) == ValueType::array) {
-    return bad("{} is an array of arrays, which no known key uses", where_);
+    return bad("{} is an array of arrays, which no known key uses", where());
   }
   RIDGE_TRY(const uint64_t count, scalar<uint64_t>());
   if (count > left() / kSmallestValue[type]) {
-    return bad("{} claims {} elements, but only {} bytes of the file are left", where_, count,
+    return bad("{} claims {} elements, but only {} bytes of the file are left", where(), count,
                left());
   }
   switch (static_cast<ValueType>(type)) {
@@ -304,7 +315,7 @@ Result<GgufValue> Reader::array() {
       break;
   }
   CHECK(false);
-  return bad("{}", where_);
+  return bad("{}", where());
 }
 
 // The caller has checked that `count` elements fit in what is left of the file.
@@ -326,8 +337,9 @@ Result<GgufValue> Reader::booleans(uint64_t count) {
   std::vector<bool> values;
   values.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
-    RIDGE_TRY(const bool value, boolean());
-    values.push_back(value);
+    const auto byte = std::to_integer<uint8_t>(bytes_[at_++]);
+    if (byte > 1) return bad("{} holds a boolean of value {}, expected 0 or 1", where(), byte);
+    values.push_back(byte == 1);
   }
   return GgufValue(std::move(values));
 }
@@ -367,16 +379,16 @@ Status Reader::read_alignment() {
 }
 
 Status Reader::read_tensor(uint64_t i) {
-  where_ = fmt::format("the description of tensor {} of {}", i + 1, tensor_count_);
+  where_ = {"the description of tensor", i + 1, tensor_count_};
   RawTensor raw;
   RIDGE_TRY(raw.tensor.name, string(kMaxGgufTensorNameBytes));
-  if (raw.tensor.name.empty()) return bad("{} has an empty name", where_);
-  where_ = fmt::format("tensor {}", quoted(raw.tensor.name));
+  if (raw.tensor.name.empty()) return bad("{} has an empty name", where());
+  where_ = {"tensor", i + 1, tensor_count_, &raw.tensor.name};
   RIDGE_RETURN_IF_ERROR(read_shape(raw));
   RIDGE_RETURN_IF_ERROR(read_dtype(raw));
   RIDGE_TRY(raw.offset, scalar<uint64_t>());
   if (raw.offset % alignment_ != 0) {
-    return bad("{} starts at offset {}, which is not a multiple of the alignment {}", where_,
+    return bad("{} starts at offset {}, which is not a multiple of the alignment {}", where(),
                raw.offset, alignment_);
   }
   RIDGE_RETURN_IF_ERROR(charge(sizeof(RawTensor) + sizeof(GgufTensor)));
@@ -388,18 +400,18 @@ Status Reader::read_shape(RawTensor& raw) {
   constexpr uint32_t kMaxDimensions = 4;
   RIDGE_TRY(const uint32_t dimensions, scalar<uint32_t>());
   if (dimensions < 1 || dimensions > kMaxDimensions) {
-    return bad("{} has {} dimensions, expected 1 to {}", where_, dimensions, kMaxDimensions);
+    return bad("{} has {} dimensions, expected 1 to {}", where(), dimensions, kMaxDimensions);
   }
   int64_t elements = 1;
   for (uint32_t i = 0; i < dimensions; ++i) {
     RIDGE_TRY(const uint64_t size, scalar<uint64_t>());
     if (size == 0 || size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return bad("{} has the size {} in dimension {}, expected 1 or more", where_,
+      return bad("{} has the size {} in dimension {}, expected 1 or more", where(),
                  static_cast<int64_t>(size), i);
     }
     raw.tensor.shape.push_back(static_cast<int64_t>(size));
     if (__builtin_mul_overflow(elements, raw.tensor.shape.back(), &elements)) {
-      return bad("{} has more elements than 64 bits count", where_);
+      return bad("{} has more elements than 64 bits count", where());
     }
   }
   raw.tensor.view.cols = raw.tensor.shape[0];
@@ -413,17 +425,17 @@ Status Reader::read_dtype(RawTensor& raw) {
   if (!dtype) {
     return {Error{ErrorCode::not_supported,
                   fmt::format("{}: {} has the type {}, which ridge does not read; it reads {}",
-                              name_, where_, type_label(number), readable_dtypes())}};
+                              name_, where(), type_label(number), readable_dtypes())}};
   }
   const BlockFormat block = block_format(*dtype);
   TensorView& view = raw.tensor.view;
   if (view.cols % block.elements != 0) {
-    return bad("{} has rows of {} elements, which are not whole {} blocks of {}", where_, view.cols,
-               name_of(*dtype), block.elements);
+    return bad("{} has rows of {} elements, which are not whole {} blocks of {}", where(),
+               view.cols, name_of(*dtype), block.elements);
   }
   int64_t bytes = 0;
   if (__builtin_mul_overflow(view.cols / block.elements * view.rows, block.bytes, &bytes)) {
-    return bad("{} has more bytes than 64 bits count", where_);
+    return bad("{} has more bytes than 64 bits count", where());
   }
   view.dtype = *dtype;
   raw.bytes = static_cast<uint64_t>(bytes);
