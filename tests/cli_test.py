@@ -112,7 +112,7 @@ class CliBadFlags(CliTest):
             "--ctx": ["0", "-5", "99999999999999999999"],
             "-n": ["-5", "1.5", "x"],
             "--seed": ["x", "-1"],
-            "--repetition-penalty": ["-1", "0", "nan"],
+            "--repeat-penalty": ["-1", "0", "nan"],
             "--frequency-penalty": ["nan"],
             "--presence-penalty": ["inf"],
         }.items():
