@@ -16,6 +16,8 @@ namespace ridge {
 inline constexpr int64_t kTileRows = 16;
 // Activations are quantised to int8 in blocks of so many, each with a scale of its own.
 inline constexpr int64_t kActivationBlock = 32;
+// A block whose largest magnitude is below this is quantised to zeros: 127 / max must stay finite.
+inline constexpr float kSmallestQuantizedMax = 0x1p-100f;
 
 // A repacked (rows, cols) weight. `dtype` is that of the file: repacking changes no value.
 struct PackedView {
@@ -48,7 +50,9 @@ struct Activations {
 bool takes_int8(DType dtype);
 
 struct MatmulKernels {
-  // Quantises rows of x (rows, cols) to int8: scale = max|x| / 127 per block, round to nearest even.
+  // Quantises rows of x (rows, cols) to int8 in -127..127: scale = max|x| / 127 per block, q8 = x *
+  // (127 / max|x|) rounded to nearest even, the same bits on every ISA. A block that holds a NaN or
+  // an infinity gets zeros, that value as its scale and a NaN as its block_sum.
   void (*quantize)(const float* x, int64_t rows, int64_t cols, int8_t* q8, float* scale,
                    float* block_sum);
   // y[r][n] (+)= sum over k of x[r][k] w[n][k], for all rows r and the outputs n of tiles
