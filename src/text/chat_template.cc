@@ -75,4 +75,9 @@ Result<ChatTemplate> ChatTemplate::create(std::string_view source) {
                "build can render; run the model on plain text with --raw"};
 }
 
+std::vector<ChatSpan> ChatTemplate::render(const std::vector<ChatMessage>& messages,
+                                           bool add_generation_prompt) const {
+  return renderer_(messages, add_generation_prompt);
+}
+
 }  // namespace ridge

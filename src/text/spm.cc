@@ -127,7 +127,7 @@ class SpmTokenizer final : public VocabTokenizer {
         continue;
       }
       append_with_spaces(text, piece);
-      const bool findable = what == TokenKind::normal || what == TokenKind::user_defined;
+      const bool findable = what == TokenKind::normal;  // user-defined ones are matched before
       if (findable) note_inner_spaces(piece);
       pieces_.add(piece, findable);
     }

@@ -30,19 +30,17 @@ Status VocabTokenizer::add_specials() {
     if (what != TokenKind::control && what != TokenKind::user_defined) continue;
     const std::string& text = spec_.tokens[id];
     if (text.empty()) continue;  // matches nowhere
-    if (text.size() * kSpaceMark.size() > kMaxSpecialBytes) {
+    if (text.size() > kMaxSpecialBytes) {
       return Error{ErrorCode::invalid_input,
                    fmt::format("special token {} has {} bytes of text; at most {} are expected", id,
-                               text.size(), kMaxSpecialBytes / kSpaceMark.size())};
+                               text.size(), kMaxSpecialBytes)};
     }
     const bool control = what == TokenKind::control;
     specials_.add(text, id, control);
     if (control || spec_.model != TokenizerModel::spm) continue;
-    // SPM sees spaces as U+2581; files spell such tokens either way.
+    // SPM's own spelling of a space: files have it or a plain space, text has the plain one.
     std::string spaces = replaced(text, kSpaceMark, " ");
-    std::string marks = replaced(text, " ", kSpaceMark);
     if (spaces != text) specials_.add(std::move(spaces), id, control);
-    if (marks != text) specials_.add(std::move(marks), id, control);
   }
   specials_.build_index();
   return {};
