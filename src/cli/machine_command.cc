@@ -104,8 +104,9 @@ std::string choice_lines(const MachineProfile& profile) {
     if (rates.threads < decode) before = &rates;
   }
   if (before != nullptr)
-    reason += fmt::format("; {} reach {:.0f} %", before->threads,
-                          100 * before->read_rate.back().value / best);
+    reason +=
+        fmt::format("; {} reach{} {:.0f} %", before->threads, before->threads == 1 ? "es" : "",
+                    100 * before->read_rate.back().value / best);
   return fmt::format(
       "decode   {} ({})\nprefill  {} (all usable CPUs: it is bound by multiplying)\n",
       counted(decode, "thread"), reason, counted(profile.prefill_threads(), "thread"));

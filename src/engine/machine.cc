@@ -14,10 +14,14 @@ namespace {
 constexpr double kReachedShare = 0.97;  // of the best rate: the rest is noise of the measurement
 constexpr int64_t kBeyondCaches = 4;    // times the last cache: at most a quarter can be hits
 
-// The least rate that no run with `threads` threads can exceed, going by what was measured.
+// The least rate that no run with `threads` threads can exceed, going by what was measured. Each
+// thread brings `own` of what it uses (a core, a private cache) up to that many; 0: all is shared.
 template <class Rate>
-double ceiling(const MachineProfile& profile, int threads, const Rate& rate_of) {
+double ceiling(const MachineProfile& profile, int threads, int own, const Rate& rate_of) {
   double best = 0, per_thread = 0;
+  // Neighbours keep threads from running all at once; then what one thread reached with its own
+  // counts for each.
+  if (profile.measured_while_busy) best = rate_of(profile.rates.front()) * std::min(own, threads);
   for (const ThreadRates& rates : profile.rates) {
     const double rate = rate_of(rates);
     if (rates.threads > threads) {
@@ -99,14 +103,16 @@ Device device_of(const MachineProfile& profile, int threads, bool exact) {
   device.name = profile.cpu;
   for (size_t i = 0; i <= profile.caches.size(); ++i) {
     MemoryLevel level{"memory", Bytes(0), BytesPerSecond(0)};
-    if (i < profile.caches.size()) {
+    const bool is_cache = i < profile.caches.size();
+    if (is_cache) {
       const CacheFacts& cache = profile.caches[i];
       level.name = fmt::format("L{}", cache.level);
       // As if the threads were spread over as many instances as there are.
       level.capacity = Bytes(static_cast<double>(cache.bytes) * std::min(cache.instances, threads));
     }
+    const int own = is_cache && profile.caches[i].instances > 1 ? profile.caches[i].instances : 0;
     level.read_rate = BytesPerSecond(
-        ceiling(profile, threads, [i](const ThreadRates& r) { return r.read_rate[i].value; }));
+        ceiling(profile, threads, own, [i](const ThreadRates& r) { return r.read_rate[i].value; }));
     device.levels.push_back(std::move(level));
   }
   // What came from further out came through here as well.
@@ -114,15 +120,16 @@ Device device_of(const MachineProfile& profile, int threads, bool exact) {
     device.levels[i].read_rate =
         std::max(device.levels[i].read_rate, device.levels[i + 1].read_rate);
   }
-  const FlopsPerSecond fp32(
-      ceiling(profile, threads, [](const ThreadRates& r) { return r.fp32_rate.value; }));
-  const FlopsPerSecond int8(
-      ceiling(profile, threads, [](const ThreadRates& r) { return r.int8_rate.value; }));
+  const FlopsPerSecond fp32(ceiling(profile, threads, profile.cores,
+                                    [](const ThreadRates& r) { return r.fp32_rate.value; }));
+  const FlopsPerSecond int8(ceiling(profile, threads, profile.cores,
+                                    [](const ThreadRates& r) { return r.int8_rate.value; }));
   device.matmul_rate = exact ? fp32 : int8;
   device.matmul_arithmetic = exact ? "fp32" : "int8";
   device.attention_rate = fp32;
   device.source = fmt::format("measured {}, {} thread{}, {}", profile.date.substr(0, 10), threads,
                               threads == 1 ? "" : "s", name_of(profile.isa));
+  if (profile.measured_while_busy) device.source += ", while others were busy";
   return device;
 }
 

@@ -61,7 +61,8 @@ struct MachineProfile {
 
 // The machine as a cost Device with `threads` threads; `exact`: fp32 activations. Every rate is a
 // ceiling: at least that of any fewer threads and of any level further out, and between two
-// measured thread counts that of the larger one where it is not more than proportional.
+// measured thread counts that of the larger one where it is not more than proportional. Where
+// neighbours were busy, private caches and multiply peaks count as one thread's, times the threads.
 Device device_of(const MachineProfile& profile, int threads, bool exact);
 
 using ProbeProgress = std::function<void(const std::string& what, double done_share)>;

@@ -18,9 +18,14 @@ namespace {
 constexpr int64_t kSmallestShare = 16 << 10;  // of one thread: well inside any L1
 constexpr int64_t kSmallestSet = 32 << 20;    // measured even where memory is short
 constexpr int64_t kUsualSet = 256 << 20;      // enough where the caches are small
-constexpr int64_t kCutFrom = 128 << 20;       // sets so large are timed in pieces
+// Larger shares of a thread are timed in pieces of one sweep, each under a millisecond: a whole
+// sweep takes longer than a busy machine lets threads run together.
+constexpr int64_t kCutFrom = 16 << 20;
+constexpr int64_t kCut = 4 << 20;
 constexpr int64_t kFillStep = 64 << 20;
-constexpr int kPieces = 4;                   // tries per visit
+constexpr int kPieces = 4;  // tries per visit, at least
+constexpr int kPiecesMax = 128;
+constexpr int kCopyPieces = 32;              // streaming and plain stores in turn
 constexpr Seconds kPieceSeconds{0.5e-3};     // short: a neighbour's time slice is a few ms
 constexpr BytesPerSecond kFirstGuess{10e9};  // of one thread, until a try says better
 constexpr FlopsPerSecond kFirstFlopsGuess{20e9};
@@ -81,53 +86,50 @@ class Probe {
 
   void read(int threads, int round, ReadPoint& point) {
     const int64_t share = point.bytes / threads / kProbeGranule * kProbeGranule;
+    const int cuts =
+        share > kCutFrom ? static_cast<int>(std::min<int64_t>(share / kCut, kPiecesMax)) : 1;
+    const int64_t length = share / cuts / kProbeGranule * kProbeGranule;
+    const int64_t sweeps = times_for(point.rate.value, kFirstGuess.value * threads,
+                                     static_cast<double>(length * threads));
     // Below the largest set a sweep before the clock starts fills the caches.
-    if (point.bytes < set_bytes_) {
-      timed(threads, [&](int index) { kernels_.read(buffer_.data() + index * share, share, 0); });
-    }
-    const int pieces = point.bytes >= kCutFrom ? kPieces : 1;
-    const int64_t length = share / pieces / kProbeGranule * kProbeGranule;
-    for (int i = 0; i < kPieces; ++i) {
+    const auto warm_up = [&](int index) {
+      if (point.bytes < set_bytes_) kernels_.read(buffer_.data() + index * share, share, 0);
+    };
+    const auto piece = [&](int index, int i) {
       const ReadWay way = kReadWays[(i + round) % kPieces];
-      const int64_t at = i % pieces * length;
-      const int64_t sweeps = times_for(point.rate.value, kFirstGuess.value * threads,
-                                       static_cast<double>(length * threads));
-      const Seconds took = timed(threads, [&](int index) {
-        const std::byte* place = buffer_.data() + index * share + at;
-        for (int64_t s = 0; s < sweeps; ++s) {
-          if (way.streams) {
-            kernels_.read_streams(place, length);
-          } else {
-            kernels_.read(place, length, way.ahead);
-          }
+      const std::byte* place = buffer_.data() + index * share + i % cuts * length;
+      for (int64_t s = 0; s < sweeps; ++s) {
+        if (way.streams) {
+          kernels_.read_streams(place, length);
+        } else {
+          kernels_.read(place, length, way.ahead);
         }
-      });
-      const Bytes bytes(static_cast<double>(length * threads * sweeps));
-      point.rate = std::max(point.rate, bytes / took);
-    }
+      }
+    };
+    const Bytes bytes(static_cast<double>(length * threads * sweeps));
+    point.rate =
+        std::max(point.rate, bytes / best_of(threads, std::max(cuts, kPieces), warm_up, piece));
   }
 
   // From one half of the set to the other.
   void copy(int threads, BytesPerSecond& rate) {
     const int64_t half = set_bytes_ / 2 / kProbeGranule * kProbeGranule;
     const int64_t share = half / threads / kProbeGranule * kProbeGranule;
-    const int64_t length = share / kPieces / kProbeGranule * kProbeGranule;
-    for (int i = 0; i < kPieces; ++i) {
-      const Seconds took = timed(threads, [&](int index) {
-        std::byte* place = buffer_.data() + index * share + i * length;
-        kernels_.copy(place, place + half, length, i % 2 == 0);
-      });
-      rate = std::max(rate, Bytes(2.0 * static_cast<double>(length * threads)) / took);
-    }
+    const int64_t length = share / kCopyPieces / kProbeGranule * kProbeGranule;
+    const auto piece = [&](int index, int i) {
+      std::byte* place = buffer_.data() + index * share + i * length;
+      kernels_.copy(place, place + half, length, i % 2 == 0);
+    };
+    const Bytes moved(2.0 * static_cast<double>(length * threads));
+    rate = std::max(rate, moved / best_of(threads, kCopyPieces, nothing, piece));
   }
 
   void multiply(int threads, void (*loop)(int64_t), int64_t flops_per_round, FlopsPerSecond& rate) {
-    for (int i = 0; i < kPieces; ++i) {
-      const auto flops_of_all = static_cast<double>(flops_per_round * threads);
-      const int64_t rounds = times_for(rate.value, kFirstFlopsGuess.value * threads, flops_of_all);
-      const Seconds took = timed(threads, [&](int) { loop(rounds); });
-      rate = std::max(rate, Flops(flops_of_all * static_cast<double>(rounds)) / took);
-    }
+    const auto flops_of_all = static_cast<double>(flops_per_round * threads);
+    const int64_t rounds = times_for(rate.value, kFirstFlopsGuess.value * threads, flops_of_all);
+    const Flops flops(flops_of_all * static_cast<double>(rounds));
+    rate =
+        std::max(rate, flops / best_of(threads, kPieces, nothing, [&](int, int) { loop(rounds); }));
   }
 
   void visit(int round, ThreadRates& rates) {
@@ -138,8 +140,10 @@ class Probe {
   }
 
  private:
+  static void nothing(int) {}
+
   struct alignas(128) Times {
-    Seconds begin, end;
+    Seconds begin[kPiecesMax], end[kPiecesMax];
   };
 
   // How often to repeat what takes `units` so that a piece lasts kPieceSeconds.
@@ -148,22 +152,31 @@ class Probe {
     return std::max(int64_t{1}, static_cast<int64_t>(rate * kPieceSeconds.value / units));
   }
 
-  // From the first thread's start to the last one's end: a thread that was held up makes the try
-  // worse, never better.
-  template <class Body>
-  Seconds timed(int threads, const Body& body) {
+  // The shortest of so many tries, all in one call, so that threads which found themselves running
+  // together make several. A try lasts from the first thread's start to the last one's end: a
+  // thread that was held up makes it worse, never better.
+  template <class WarmUp, class Piece>
+  Seconds best_of(int threads, int pieces, const WarmUp& warm_up, const Piece& piece) {
     pool_.run(threads, [&](const ThreadPool::Team& team) {
-      team.barrier();
-      times_[team.index].begin = now();
-      body(team.index);
-      times_[team.index].end = now();
+      warm_up(team.index);
+      Times& times = times_[team.index];
+      for (int i = 0; i < pieces; ++i) {
+        team.barrier();
+        times.begin[i] = now();
+        piece(team.index, i);
+        times.end[i] = now();
+      }
     });
-    Times all = times_[0];
-    for (int i = 1; i < threads; ++i) {
-      all.begin = std::min(all.begin, times_[i].begin);
-      all.end = std::max(all.end, times_[i].end);
+    Seconds best(1e9);
+    for (int i = 0; i < pieces; ++i) {
+      Seconds begin = times_[0].begin[i], end = times_[0].end[i];
+      for (int thread = 1; thread < threads; ++thread) {
+        begin = std::min(begin, times_[thread].begin[i]);
+        end = std::max(end, times_[thread].end[i]);
+      }
+      best = std::min(best, end - begin);
     }
-    return std::max(all.end - all.begin, Seconds(1e-9));
+    return std::max(best, Seconds(1e-9));
   }
 
   const ProbeKernels& kernels_;

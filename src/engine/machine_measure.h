@@ -14,9 +14,9 @@ struct MeasureLimits {
   // Of the largest set. It is made as long as this allows, a quarter of the free memory at most.
   int64_t set_bytes_max = int64_t{1} << 30;
   // For touching that set's pages: a virtual machine may have to be given them first.
-  Seconds fill_seconds_max{1.2};
+  Seconds fill_seconds_max{1.8};
   // For the tries. They go round all figures, so that each figure's are spread over this time.
-  Seconds try_seconds{3.2};
+  Seconds try_seconds{3.0};
   int rounds_min = 2;
 };
 
