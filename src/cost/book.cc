@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cost/book.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "cost/work_of.h"
+
+namespace ridge {
+
+namespace {
+
+Work without_kv(Work work) {
+  work.kv_read_bytes = work.kv_write_bytes = Bytes(0);
+  return work;
+}
+
+Roof most(const std::array<Seconds, kRoofCount>& by_roof) {
+  return static_cast<Roof>(std::max_element(by_roof.begin(), by_roof.end()) - by_roof.begin());
+}
+
+}  // namespace
+
+const char* name_of(Phase phase) { return phase == Phase::prefill ? "prefill" : "decode"; }
+
+Book::Book(const Program& program, const Device& device)
+    : device_(std::make_shared<const Device>(device)) {
+  std::map<std::string, size_t> class_of_key;
+  for (const Op& op : program.ops) {
+    const size_t stage = stage_index(op.stage);
+    ++ops_of_stage_[stage];
+    const auto [it, is_new] = class_of_key.try_emplace(work_key(op), classes_.size());
+    if (is_new) classes_.push_back({.op = op, .stage = stage});
+    class_of_op_.push_back(it->second);
+  }
+  posted_.resize(stage_names_.size());
+  clear();
+}
+
+size_t Book::stage_index(const std::string& name) {
+  const auto at = std::find(stage_names_.begin(), stage_names_.end(), name);
+  if (at != stage_names_.end()) return static_cast<size_t>(at - stage_names_.begin());
+  stage_names_.push_back(name);
+  ops_of_stage_.push_back(0);
+  return stage_names_.size() - 1;
+}
+
+void Book::clear() {
+  for (Side& side : sides_) {
+    side.totals = {.matmul_rate = device_->matmul_rate};
+    side.stages.assign(stage_names_.size(), {});
+  }
+  is_open_ = false;
+}
+
+void Book::begin_step(const StepShape& shape) {
+  CHECK(!is_open_);
+  is_open_ = true;
+  is_timed_ = false;
+  rows_ = shape.rows();
+  std::fill(posted_.begin(), posted_.end(), Seconds(0));
+  for (OpClass& c : classes_) c.work = work_of(c.op, shape);
+  // Bytes are whole numbers, so these sums are exact in any order.
+  Work step;
+  for (const size_t c : class_of_op_) step += classes_[c].work;
+  recurring_ = step.streamed_bytes();
+  for (OpClass& c : classes_) {
+    c.floor = floor_seconds(c.work, *device_, recurring_);
+    c.floor_without_kv = floor_seconds(without_kv(c.work), *device_, step.weight_bytes);
+  }
+}
+
+void Book::post(size_t op_index, Seconds seconds) {
+  CHECK(is_open_ && op_index < class_of_op_.size());
+  posted_[classes_[class_of_op_[op_index]].stage] += seconds;
+  is_timed_ = true;
+}
+
+void Book::add_op(Side& side, const OpClass& op_class) {
+  const auto roof = static_cast<size_t>(op_class.floor.roof);
+  StageTotals& stage = side.stages[op_class.stage];
+  stage.work += op_class.work;
+  stage.floor += op_class.floor.seconds;
+  stage.floor_by_roof[roof] += op_class.floor.seconds;
+  side.totals.work += op_class.work;
+  side.totals.floor_by_roof[roof] += op_class.floor.seconds;
+}
+
+void Book::end_step(Seconds wall, Phase phase) {
+  CHECK(is_open_);
+  is_open_ = false;
+  Side& side = sides_[static_cast<size_t>(phase)];
+  PhaseTotals& totals = side.totals;
+  // A sum of its own per step, in the order of floor_seconds: the two must agree to the last bit.
+  Seconds floor, floor_without_kv;
+  for (const size_t c : class_of_op_) {
+    add_op(side, classes_[c]);
+    floor += classes_[c].floor.seconds;
+    floor_without_kv += classes_[c].floor_without_kv.seconds;
+  }
+  totals.floor = {totals.floor.seconds + floor, most(totals.floor_by_roof)};
+  totals.floor_without_kv += floor_without_kv;
+  for (size_t s = 0; s < posted_.size(); ++s) {
+    side.stages[s].seconds += posted_[s];
+    totals.kernels += posted_[s];
+  }
+  ++totals.steps;
+  totals.untimed_steps += is_timed_ ? 0 : 1;
+  totals.rows += rows_;
+  totals.wall += wall;
+  totals.max_recurring = std::max(totals.max_recurring, recurring_);
+  const MemoryLevel& home = home_level(*device_, totals.max_recurring);
+  totals.home_rate = home.read_rate;
+  totals.home_name = home.name;
+}
+
+std::vector<StageRow> Book::stages(Phase phase) const {
+  std::vector<StageRow> rows;
+  for (size_t s = 0; s < stage_names_.size(); ++s) {
+    const StageTotals& stage = side(phase).stages[s];
+    rows.push_back({stage_names_[s],
+                    ops_of_stage_[s],
+                    stage.seconds,
+                    stage.work,
+                    {stage.floor, most(stage.floor_by_roof)}});
+  }
+  return rows;
+}
+
+std::vector<BeatenFloor> Book::beaten_floors() const {
+  std::vector<BeatenFloor> beaten;
+  for (const Phase p : {Phase::prefill, Phase::decode}) {
+    const PhaseTotals& totals = phase(p);
+    const bool has_kernels = totals.untimed_steps == 0;
+    const Seconds measured = has_kernels ? std::min(totals.kernels, totals.wall) : totals.wall;
+    if (measured < totals.floor.seconds) beaten.push_back({p, "", measured, totals.floor.seconds});
+    if (!has_kernels) continue;
+    for (const StageRow& row : stages(p))
+      if (row.seconds < row.floor.seconds)
+        beaten.push_back({p, row.stage, row.seconds, row.floor.seconds});
+  }
+  return beaten;
+}
+
+}  // namespace ridge
