@@ -12,8 +12,11 @@ namespace ridge {
 
 namespace {
 
+// FLOPs of attention go too: they grow with the context as the reads do, and on a slow core it is
+// they that bind.
 Work without_kv(Work work) {
   work.kv_read_bytes = work.kv_write_bytes = Bytes(0);
+  work.attention_flops = Flops(0);
   return work;
 }
 

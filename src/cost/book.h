@@ -28,8 +28,9 @@ struct PhaseTotals {
   Seconds wall;               // of whole steps, what happens outside kernels included
   Seconds kernels;            // sum of what was posted
   Work work;
-  Floor floor;               // sum of the steps' floors; the roof that binds most of that time
-  Seconds floor_without_kv;  // the same steps with nothing read from or written to the cache
+  Floor floor;  // sum of the steps' floors; the roof that binds most of that time
+  // The same steps with no context at all: no cache bytes, no FLOPs of attention.
+  Seconds floor_without_kv;
   std::array<Seconds, kRoofCount> floor_by_roof{};
   // What recurs in a step, at its largest: it decides which level of memory the bytes come from.
   Bytes max_recurring;
@@ -44,6 +45,7 @@ struct PhaseTotals {
 
   // wall = floor_without_kv + these three. The second and third may be negative if a ceiling was
   // measured too low; both need posted kernels.
+  // kv_reads: what the floor grows by with the context, whichever roof attention is up against.
   Seconds kv_reads() const { return floor.seconds - floor_without_kv; }
   Seconds kernels_above_floor() const { return kernels - floor.seconds; }
   Seconds outside_kernels() const { return wall - kernels; }
