@@ -92,7 +92,9 @@ std::string Tokenizer::decode(const std::vector<TokenId>& ids, bool render_speci
   for (TokenId id : ids) {
     std::string_view part = piece(id, render_special);
     if (drop_space && !is_control(id)) {
-      if (part.starts_with(' ')) part.remove_prefix(1);
+      // A user-defined token is matched in the raw text: its spaces are the text's own.
+      const bool own = is_kind(id, TokenKind::user_defined);
+      if (!own && part.starts_with(' ')) part.remove_prefix(1);
       drop_space = false;
     }
     text += part;
@@ -100,10 +102,11 @@ std::string Tokenizer::decode(const std::vector<TokenId>& ids, bool render_speci
   return text;
 }
 
-bool Tokenizer::is_control(TokenId id) const {
-  return id >= 0 && static_cast<size_t>(id) < spec_.kinds.size() &&
-         spec_.kinds[id] == TokenKind::control;
+bool Tokenizer::is_kind(TokenId id, TokenKind kind) const {
+  return id >= 0 && static_cast<size_t>(id) < spec_.kinds.size() && spec_.kinds[id] == kind;
 }
+
+bool Tokenizer::is_control(TokenId id) const { return is_kind(id, TokenKind::control); }
 
 bool Tokenizer::ends_generation(TokenId id) const {
   if (id < 0 || id >= vocab_size()) return false;

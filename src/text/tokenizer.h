@@ -77,6 +77,9 @@ class Tokenizer {
  protected:
   explicit Tokenizer(TokenizerSpec spec) : spec_(std::move(spec)) {}
   TokenizerSpec spec_;
+
+ private:
+  bool is_kind(TokenId id, TokenKind kind) const;
 };
 
 // Names that TokenizerSpec::pre may have, for messages and help.
