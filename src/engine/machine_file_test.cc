@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -231,6 +232,24 @@ TEST(Topology, caches_are_known_and_ordered_or_absent) {
     EXPECT_GE(cache.instances, 1);
     level = cache.level;
   }
+}
+
+TEST(Topology, every_usable_cpu_is_taken_once_or_none_is_known) {
+  std::vector<int> cpus = read_topology().cpus;
+  if (cpus.empty()) GTEST_SKIP() << "hwloc sees nothing here";
+  EXPECT_EQ(static_cast<int>(cpus.size()), usable_cpus());
+  std::sort(cpus.begin(), cpus.end());
+  EXPECT_EQ(std::adjacent_find(cpus.begin(), cpus.end()), cpus.end());
+}
+
+TEST(MachineMeasure, the_caller_may_run_on_as_many_cpus_afterwards) {
+  MeasureLimits limits;
+  limits.set_bytes_max = 32 << 20;
+  limits.try_seconds = Seconds(0);
+  limits.rounds_min = 1;
+  const int before = usable_cpus();
+  measure_machine(Isa::plain, limits, {});
+  EXPECT_EQ(usable_cpus(), before);
 }
 
 TEST(MachineLoad, free_memory_is_a_number_of_bytes) {

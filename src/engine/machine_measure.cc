@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/machine_measure.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <ctime>
 
@@ -18,15 +20,15 @@ namespace {
 constexpr int64_t kSmallestShare = 16 << 10;  // of one thread: well inside any L1
 constexpr int64_t kSmallestSet = 32 << 20;    // measured even where memory is short
 constexpr int64_t kUsualSet = 256 << 20;      // enough where the caches are small
-// Larger shares of a thread are timed in pieces of one sweep, each under a millisecond: a whole
-// sweep takes longer than a busy machine lets threads run together.
-constexpr int64_t kCutFrom = 16 << 20;
-constexpr int64_t kCut = 4 << 20;
 constexpr int64_t kFillStep = 64 << 20;
-constexpr int kPieces = 4;  // tries per visit, at least
-constexpr int kPiecesMax = 128;
-constexpr int kCopyPieces = 32;              // streaming and plain stores in turn
-constexpr Seconds kPieceSeconds{0.5e-3};     // short: a neighbour's time slice is a few ms
+// Threads work in chunks and note the time after each: short ones, so that a busy machine still
+// shows windows in which all threads ran together (a neighbour's time slice is a few ms).
+constexpr Seconds kChunkSeconds{8e-6};
+constexpr int64_t kChunkBytes = 128 << 10;  // of a set too large for one chunk
+constexpr int kWindow = 32;                 // chunks of one thread
+constexpr int kChunksPerWay = 2 * kWindow;  // then the next way to do it
+constexpr int kWays = 4;
+constexpr int kChunksMin = kWays * kChunksPerWay, kChunksMax = 1024;  // per visit
 constexpr BytesPerSecond kFirstGuess{10e9};  // of one thread, until a try says better
 constexpr FlopsPerSecond kFirstFlopsGuess{20e9};
 
@@ -37,7 +39,7 @@ struct ReadWay {
   bool streams;
   int64_t ahead;
 };
-constexpr ReadWay kReadWays[kPieces] = {{false, 0}, {false, 512}, {false, 4096}, {true, 0}};
+constexpr ReadWay kReadWays[kWays] = {{false, 0}, {false, 512}, {false, 4096}, {true, 0}};
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
@@ -55,9 +57,38 @@ std::vector<int> thread_counts(int usable) {
   return counts;
 }
 
+// Holds each thread of a pool to a CPU of its own: else a busy machine may run two in turn on one.
+// The caller's thread gets its mask back at the end.
+class Pinning {
+ public:
+  Pinning(ThreadPool& pool, const std::vector<int>& cpus) {
+    if (static_cast<int>(cpus.size()) != pool.size()) return;
+    if (sched_getaffinity(0, sizeof before_, &before_) != 0) return;
+    pool.run(pool.size(), [&](const ThreadPool::Team& team) {
+      const int cpu = cpus[static_cast<size_t>(team.index)];
+      if (cpu < 0 || cpu >= CPU_SETSIZE) return;
+      cpu_set_t mask;
+      CPU_ZERO(&mask);
+      CPU_SET(cpu, &mask);
+      sched_setaffinity(0, sizeof mask, &mask);
+    });
+    restore_ = true;
+  }
+  ~Pinning() {
+    if (restore_) sched_setaffinity(0, sizeof before_, &before_);
+  }
+  Pinning(const Pinning&) = delete;
+  Pinning& operator=(const Pinning&) = delete;
+
+ private:
+  cpu_set_t before_;
+  bool restore_ = false;
+};
+
 class Probe {
  public:
-  Probe(Isa isa, int usable) : kernels_(probe_kernels(isa)), pool_(usable), times_(usable) {}
+  Probe(Isa isa, int usable, const std::vector<int>& cpus)
+      : kernels_(probe_kernels(isa)), pool_(usable), pinning_(pool_, cpus), logs_(usable) {}
 
   // Touches up to `wanted` bytes and keeps what the time allows.
   void fill(int64_t wanted, Seconds limit) {
@@ -86,102 +117,116 @@ class Probe {
 
   void read(int threads, int round, ReadPoint& point) {
     const int64_t share = point.bytes / threads / kProbeGranule * kProbeGranule;
-    const int cuts =
-        share > kCutFrom ? static_cast<int>(std::min<int64_t>(share / kCut, kPiecesMax)) : 1;
-    const int64_t length = share / cuts / kProbeGranule * kProbeGranule;
-    const int64_t sweeps = times_for(point.rate.value, kFirstGuess.value * threads,
-                                     static_cast<double>(length * threads));
-    // Below the largest set a sweep before the clock starts fills the caches.
+    const int64_t length = std::min(share, kChunkBytes);
+    const int64_t places = share / length;
+    // A chunk read twice would be found in a cache the second time.
+    const int64_t sweeps = places > 1 ? 1
+                                      : times_for(point.rate.value / threads, kFirstGuess.value,
+                                                  static_cast<double>(length));
+    const auto chunks = static_cast<int>(std::clamp<int64_t>(places, kChunksMin, kChunksMax));
     const auto warm_up = [&](int index) {
+      // The largest set is not to be found in the caches.
       if (point.bytes < set_bytes_) kernels_.read(buffer_.data() + index * share, share, 0);
     };
-    const auto piece = [&](int index, int i) {
-      const ReadWay way = kReadWays[(i + round) % kPieces];
-      const std::byte* place = buffer_.data() + index * share + i % cuts * length;
+    const auto chunk = [&](int index, int i) {
+      const ReadWay way = kReadWays[(i / kChunksPerWay + round) % kWays];
+      const int64_t place = (int64_t{round} * chunks + i) % places;
+      const std::byte* data = buffer_.data() + index * share + place * length;
       for (int64_t s = 0; s < sweeps; ++s) {
         if (way.streams) {
-          kernels_.read_streams(place, length);
+          kernels_.read_streams(data, length);
         } else {
-          kernels_.read(place, length, way.ahead);
+          kernels_.read(data, length, way.ahead);
         }
       }
     };
-    const Bytes bytes(static_cast<double>(length * threads * sweeps));
-    point.rate =
-        std::max(point.rate, bytes / best_of(threads, std::max(cuts, kPieces), warm_up, piece));
+    run_chunks(threads, chunks, warm_up, chunk);
+    const Bytes bytes(static_cast<double>(length * sweeps));
+    point.rate = std::max(point.rate, bytes / seconds_per_chunk(threads, chunks));
   }
 
   // From one half of the set to the other.
-  void copy(int threads, BytesPerSecond& rate) {
+  void copy(int threads, int round, BytesPerSecond& rate) {
     const int64_t half = set_bytes_ / 2 / kProbeGranule * kProbeGranule;
     const int64_t share = half / threads / kProbeGranule * kProbeGranule;
-    const int64_t length = share / kCopyPieces / kProbeGranule * kProbeGranule;
-    const auto piece = [&](int index, int i) {
-      std::byte* place = buffer_.data() + index * share + i * length;
-      kernels_.copy(place, place + half, length, i % 2 == 0);
+    const int64_t length = std::min(share, kChunkBytes / 2);
+    const int64_t places = share / length;
+    const auto chunk = [&](int index, int i) {
+      const int64_t place = (int64_t{round} * kChunksMin + i) % places;
+      std::byte* data = buffer_.data() + index * share + place * length;
+      kernels_.copy(data, data + half, length, i / kChunksPerWay % 2 == 0);
     };
-    const Bytes moved(2.0 * static_cast<double>(length * threads));
-    rate = std::max(rate, moved / best_of(threads, kCopyPieces, nothing, piece));
+    run_chunks(threads, kChunksMin, nothing, chunk);
+    const Bytes moved(2.0 * static_cast<double>(length));
+    rate = std::max(rate, moved / seconds_per_chunk(threads, kChunksMin));
   }
 
   void multiply(int threads, void (*loop)(int64_t), int64_t flops_per_round, FlopsPerSecond& rate) {
-    const auto flops_of_all = static_cast<double>(flops_per_round * threads);
-    const int64_t rounds = times_for(rate.value, kFirstFlopsGuess.value * threads, flops_of_all);
-    const Flops flops(flops_of_all * static_cast<double>(rounds));
-    rate =
-        std::max(rate, flops / best_of(threads, kPieces, nothing, [&](int, int) { loop(rounds); }));
+    const auto flops = static_cast<double>(flops_per_round);
+    const int64_t rounds = times_for(rate.value / threads, kFirstFlopsGuess.value, flops);
+    run_chunks(threads, kChunksMin, nothing, [&](int, int) { loop(rounds); });
+    rate = std::max(
+        rate, Flops(flops * static_cast<double>(rounds)) / seconds_per_chunk(threads, kChunksMin));
   }
 
   void visit(int round, ThreadRates& rates) {
     for (ReadPoint& point : rates.read_curve) read(rates.threads, round, point);
-    copy(rates.threads, rates.memory_copy_rate);
+    copy(rates.threads, round, rates.memory_copy_rate);
     multiply(rates.threads, kernels_.fp32, kernels_.fp32_flops_per_round, rates.fp32_rate);
     multiply(rates.threads, kernels_.int8, kernels_.int8_flops_per_round, rates.int8_rate);
   }
 
  private:
-  static void nothing(int) {}
-
-  struct alignas(128) Times {
-    Seconds begin[kPiecesMax], end[kPiecesMax];
+  // When a thread's chunks began; the last entry: when the last one ended.
+  struct alignas(128) Log {
+    Seconds at[kChunksMax + 1];
   };
 
-  // How often to repeat what takes `units` so that a piece lasts kPieceSeconds.
+  static void nothing(int) {}
+
+  // How often to repeat what takes `units` so that a chunk lasts kChunkSeconds.
   static int64_t times_for(double best_rate, double guess, double units) {
     const double rate = best_rate > 0 ? best_rate : guess;
-    return std::max(int64_t{1}, static_cast<int64_t>(rate * kPieceSeconds.value / units));
+    return std::max(int64_t{1}, static_cast<int64_t>(rate * kChunkSeconds.value / units));
   }
 
-  // The shortest of so many tries, all in one call, so that threads which found themselves running
-  // together make several. A try lasts from the first thread's start to the last one's end: a
-  // thread that was held up makes it worse, never better.
-  template <class WarmUp, class Piece>
-  Seconds best_of(int threads, int pieces, const WarmUp& warm_up, const Piece& piece) {
+  template <class WarmUp, class Chunk>
+  void run_chunks(int threads, int chunks, const WarmUp& warm_up, const Chunk& chunk) {
     pool_.run(threads, [&](const ThreadPool::Team& team) {
       warm_up(team.index);
-      Times& times = times_[team.index];
-      for (int i = 0; i < pieces; ++i) {
-        team.barrier();
-        times.begin[i] = now();
-        piece(team.index, i);
-        times.end[i] = now();
+      Log& log = logs_[team.index];
+      team.barrier();
+      log.at[0] = now();
+      for (int i = 0; i < chunks; ++i) {
+        chunk(team.index, i);
+        log.at[i + 1] = now();
       }
     });
-    Seconds best(1e9);
-    for (int i = 0; i < pieces; ++i) {
-      Seconds begin = times_[0].begin[i], end = times_[0].end[i];
+  }
+
+  // Of the best window of kWindow chunks of the first thread, by the chunks that all threads began
+  // and ended in it: a thread that was held up makes a window worse, never better.
+  Seconds seconds_per_chunk(int threads, int chunks) const {
+    double best = 0;  // chunks per second
+    for (int i = 0; i + kWindow <= chunks; ++i) {
+      const Seconds begin = logs_[0].at[i], end = logs_[0].at[i + kWindow];
+      int64_t done = kWindow;
       for (int thread = 1; thread < threads; ++thread) {
-        begin = std::min(begin, times_[thread].begin[i]);
-        end = std::max(end, times_[thread].end[i]);
+        const Seconds* const first = logs_[thread].at;
+        const Seconds* const past = first + chunks + 1;
+        const Seconds* const begun = std::lower_bound(first, past, begin);
+        const Seconds* const ended = std::upper_bound(begun, past, end);
+        done += std::max<int64_t>(0, ended - begun - 1);
       }
-      best = std::min(best, end - begin);
+      best = std::max(best, static_cast<double>(done) / std::max((end - begin).value, 1e-9));
     }
-    return std::max(best, Seconds(1e-9));
+    return Seconds(1 / best);
   }
 
   const ProbeKernels& kernels_;
   ThreadPool pool_;
-  std::vector<Times> times_;
+  Pinning pinning_;
+  std::vector<Log> logs_;
   AlignedBuffer buffer_;
   int64_t set_bytes_ = 0;
 };
@@ -229,11 +274,15 @@ MachineProfile described_machine(Isa isa, const Topology& topology) {
 BytesPerSecond level_rate(const std::vector<ReadPoint>& curve, int64_t inner, int64_t capacity,
                           bool last) {
   CHECK(!curve.empty());
-  BytesPerSecond best, largest;
+  BytesPerSecond best, of_largest;
   bool held_here = false;
+  int64_t largest = 0;
   for (const ReadPoint& point : curve) {
-    if (!last && point.bytes > capacity) break;
-    largest = point.rate;
+    if (last || point.bytes <= capacity) largest = std::max(largest, point.bytes);
+  }
+  for (const ReadPoint& point : curve) {
+    if (point.bytes > largest) break;
+    if (point.bytes >= largest / 4) of_largest = std::max(of_largest, point.rate);
     if (point.bytes >= 2 * inner) {
       held_here = true;
       best = std::max(best, point.rate);
@@ -243,7 +292,7 @@ BytesPerSecond level_rate(const std::vector<ReadPoint>& curve, int64_t inner, in
       best = std::max(best, point.rate * crossed);
     }
   }
-  return held_here ? best : std::max(best, largest);
+  return held_here ? best : std::max(best, of_largest);
 }
 
 MachineProfile measure_machine(Isa isa, const MeasureLimits& limits,
@@ -256,7 +305,7 @@ MachineProfile measure_machine(Isa isa, const MeasureLimits& limits,
   MachineProfile profile = described_machine(isa, topology);
   const CpuLoad load;
   tell("touching memory", 0.02);
-  Probe probe(isa, profile.usable_cpus);
+  Probe probe(isa, profile.usable_cpus, topology.cpus);
   probe.fill(wanted_set(topology, limits), limits.fill_seconds_max);
   profile.largest_set_bytes = probe.set_bytes();
   for (int threads : thread_counts(profile.usable_cpus)) {
@@ -268,6 +317,8 @@ MachineProfile measure_machine(Isa isa, const MeasureLimits& limits,
   const Seconds start = now();
   for (int round = 0; round < limits.rounds_min || now() - start < limits.try_seconds; ++round) {
     for (ThreadRates& rates : profile.rates) {
+      // One thread soon shows what it can; threads together need the luck of running together.
+      if (rates.threads == 1 && profile.usable_cpus > 1 && round % 2 == 1) continue;
       tell("measuring bandwidth and multiply peaks",
            std::min(0.99, 0.25 + 0.75 * ((now() - start) / limits.try_seconds)));
       probe.visit(round, rates);

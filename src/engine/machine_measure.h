@@ -24,7 +24,8 @@ MachineProfile measure_machine(Isa isa, const MeasureLimits& limits, const Probe
 
 // The rate at which bytes arrive from a level, when the levels further in hold `inner` bytes and
 // this one `capacity` (ignored if `last`): the best rate of the sets that are mostly held here, and
-// never so small that a point of the curve beats its floor. No set of such a size: the largest.
+// never so small that a point of the curve beats its floor. No set of such a size: the
+// best of the larger ones, which can only be too fast.
 BytesPerSecond level_rate(const std::vector<ReadPoint>& curve, int64_t inner, int64_t capacity,
                           bool last);
 

@@ -163,6 +163,9 @@ TEST(LevelRate, lets_no_point_of_the_curve_beat_its_floor) {
 TEST(LevelRate, is_the_largest_sets_where_no_set_goes_beyond_the_caches) {
   EXPECT_EQ(level_rate(kCurve, 60000, 0, true), BytesPerSecond(40));
   EXPECT_EQ(level_rate(kCurve, 40000, 0, true), BytesPerSecond(40));
+  std::vector<ReadPoint> curve = kCurve;
+  curve.push_back({30000, BytesPerSecond(45)});  // one try may have been held up
+  EXPECT_EQ(level_rate(curve, 60000, 0, true), BytesPerSecond(45));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <hwloc.h>
 
 #include <algorithm>
+#include <compare>
 
 namespace ridge {
 namespace {
@@ -33,6 +34,33 @@ CacheFacts cache_facts(hwloc_topology_t topology, hwloc_obj_type_t type, int lev
   return facts;
 }
 
+std::vector<int> spread_cpus(hwloc_topology_t topology) {
+  struct Place {
+    unsigned thread, core, package;  // rank in the core, of the core in its package, of the package
+    int cpu;
+    auto operator<=>(const Place&) const = default;
+  };
+  std::vector<Place> places;
+  hwloc_obj_t core_before = nullptr, package_before = nullptr;
+  unsigned cores = 0;
+  for (int i = 0; i < count_of(topology, HWLOC_OBJ_PU); ++i) {
+    const hwloc_obj_t cpu = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PU, static_cast<unsigned>(i));
+    const hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, cpu);
+    const hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, cpu);
+    if (package != package_before) cores = 0;
+    if (core == nullptr || core != core_before) ++cores;
+    core_before = core;
+    package_before = package;
+    places.push_back({core == nullptr ? 0 : cpu->sibling_rank, cores,
+                      package == nullptr ? 0 : package->logical_index,
+                      static_cast<int>(cpu->os_index)});
+  }
+  std::sort(places.begin(), places.end());
+  std::vector<int> cpus;
+  for (const Place& place : places) cpus.push_back(place.cpu);
+  return cpus;
+}
+
 }  // namespace
 
 Topology read_topology() {
@@ -45,6 +73,7 @@ Topology read_topology() {
     found.packages = count_of(topology, HWLOC_OBJ_PACKAGE);
     found.cores = count_of(topology, HWLOC_OBJ_CORE);
     found.numa_nodes = count_of(topology, HWLOC_OBJ_NUMANODE);
+    found.cpus = spread_cpus(topology);
     constexpr hwloc_obj_type_t kLevels[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE,
                                             HWLOC_OBJ_L4CACHE};
     for (int i = 0; i < 4; ++i) {
