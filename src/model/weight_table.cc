@@ -18,45 +18,19 @@ Error bad(const GgufFile& file, std::string what) {
   return {ErrorCode::invalid_input, fmt::format("{}: {}", file.path(), what)};
 }
 
-// Where the floats of a block stand: up to two f16 scales. -1: none.
-struct ScaleOffsets {
-  int64_t first, second;
-};
-
-ScaleOffsets scale_offsets(DType dtype) {
-  switch (dtype) {
-    case DType::q4_0:
-    case DType::q5_0:
-    case DType::q8_0:
-      return {0, -1};
-    case DType::q4_1:
-    case DType::q5_1:
-    case DType::q4_k:
-    case DType::q5_k:
-      return {0, 2};
-    case DType::q2_k:
-      return {80, 82};
-    case DType::q3_k:
-      return {108, -1};
-    case DType::q6_k:
-      return {208, -1};
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
-      break;
-  }
-  CHECK(false);
-  return {-1, -1};
-}
-
-// Whether any of `count` numbers, `stride` bytes apart, has all bits of its exponent set.
-template <class Bits>
-bool any_not_finite(const std::byte* data, int64_t count, int64_t stride, Bits exponent) {
-  unsigned found = 0;
-  for (int64_t i = 0; i < count; ++i) {
+// Whether any number at `first`, and at `second` if there is one, of any block has all bits of its
+// exponent set. Constant strides and one pass: the blocks come from memory once.
+template <class Bits, int64_t kStride, int64_t kFirst = 0, int64_t kSecond = -1>
+bool any_not_finite(const std::byte* data, int64_t blocks, Bits exponent) {
+  const auto all_ones_at = [exponent](const std::byte* p) -> unsigned {
     Bits bits;
-    std::memcpy(&bits, data + i * stride, sizeof bits);
-    found |= (bits & exponent) == exponent;
+    std::memcpy(&bits, p, sizeof bits);
+    return (bits & exponent) == exponent;
+  };
+  unsigned found = 0;
+  for (int64_t i = 0; i < blocks; ++i) {
+    found |= all_ones_at(data + i * kStride + kFirst);
+    if constexpr (kSecond >= 0) found |= all_ones_at(data + i * kStride + kSecond);
   }
   return found != 0;
 }
@@ -65,17 +39,39 @@ constexpr uint32_t kF32Exponent = 0x7f800000;
 constexpr uint16_t kF16Exponent = 0x7c00;
 constexpr uint16_t kBf16Exponent = 0x7f80;
 
-bool finite(DType dtype, const std::byte* data, int64_t elements) {
-  // Constant strides let the compiler use vectors.
-  if (dtype == DType::f32) return !any_not_finite<uint32_t>(data, elements, 4, kF32Exponent);
-  if (dtype == DType::f16) return !any_not_finite<uint16_t>(data, elements, 2, kF16Exponent);
-  if (dtype == DType::bf16) return !any_not_finite<uint16_t>(data, elements, 2, kBf16Exponent);
-  const BlockFormat block = block_format(dtype);
-  const ScaleOffsets at = scale_offsets(dtype);
-  const int64_t blocks = elements / block.elements;
-  if (any_not_finite<uint16_t>(data + at.first, blocks, block.bytes, kF16Exponent)) return false;
-  return at.second < 0 ||
-         !any_not_finite<uint16_t>(data + at.second, blocks, block.bytes, kF16Exponent);
+// The f16 scales stand where tensor/codec.cc reads them.
+bool finite(DType dtype, const std::byte* p, int64_t elements) {
+  const int64_t n = elements / block_format(dtype).elements;
+  switch (dtype) {
+    case DType::f32:
+      return !any_not_finite<uint32_t, 4>(p, n, kF32Exponent);
+    case DType::f16:
+      return !any_not_finite<uint16_t, 2>(p, n, kF16Exponent);
+    case DType::bf16:
+      return !any_not_finite<uint16_t, 2>(p, n, kBf16Exponent);
+    case DType::q4_0:
+      return !any_not_finite<uint16_t, 18>(p, n, kF16Exponent);
+    case DType::q4_1:
+      return !any_not_finite<uint16_t, 20, 0, 2>(p, n, kF16Exponent);
+    case DType::q5_0:
+      return !any_not_finite<uint16_t, 22>(p, n, kF16Exponent);
+    case DType::q5_1:
+      return !any_not_finite<uint16_t, 24, 0, 2>(p, n, kF16Exponent);
+    case DType::q8_0:
+      return !any_not_finite<uint16_t, 34>(p, n, kF16Exponent);
+    case DType::q2_k:
+      return !any_not_finite<uint16_t, 84, 80, 82>(p, n, kF16Exponent);
+    case DType::q3_k:
+      return !any_not_finite<uint16_t, 110, 108>(p, n, kF16Exponent);
+    case DType::q4_k:
+      return !any_not_finite<uint16_t, 144, 0, 2>(p, n, kF16Exponent);
+    case DType::q5_k:
+      return !any_not_finite<uint16_t, 176, 0, 2>(p, n, kF16Exponent);
+    case DType::q6_k:
+      return !any_not_finite<uint16_t, 210, 208>(p, n, kF16Exponent);
+  }
+  CHECK(false);
+  return false;
 }
 
 }  // namespace
