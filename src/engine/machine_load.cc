@@ -17,6 +17,7 @@ namespace ridge {
 namespace {
 
 constexpr double kBusyShare = 0.05;
+constexpr double kMadeWayPerSecond = 20;
 
 // The first number in a file, or -1 (missing, or a word such as "max").
 int64_t number_in(const char* path) {
@@ -63,6 +64,13 @@ Seconds own_seconds() {
   return Seconds(seconds(usage.ru_utime) + seconds(usage.ru_stime));
 }
 
+// Involuntary context switches.
+int64_t times_made_way() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
+}
+
 }  // namespace
 
 int64_t available_memory() {
@@ -77,11 +85,14 @@ int64_t available_memory() {
   return available;
 }
 
-CpuLoad::CpuLoad() : start_(now()), all_(busy_seconds()), own_(own_seconds()) {}
+CpuLoad::CpuLoad()
+    : start_(now()), all_(busy_seconds()), own_(own_seconds()), made_way_(times_made_way()) {}
 
 bool CpuLoad::others_were_busy() const {
+  const Seconds wall = now() - start_;
   const Seconds others = (busy_seconds() - all_) - (own_seconds() - own_);
-  return others > (now() - start_) * (usable_cpus() * kBusyShare);
+  const auto made_way = static_cast<double>(times_made_way() - made_way_);
+  return others > wall * (usable_cpus() * kBusyShare) || made_way > wall.value * kMadeWayPerSecond;
 }
 
 }  // namespace ridge

@@ -16,11 +16,14 @@ int64_t available_memory();
 class CpuLoad {
  public:
   CpuLoad();
-  // Whether others took more than a twentieth of them since.
+  // Whether others took more than a twentieth of them since, by the system's account; or threads of
+  // ours had to make way more than 20 times a second (some containers' accounts
+  // show only their own processes).
   bool others_were_busy() const;
 
  private:
   Seconds start_, all_, own_;
+  int64_t made_way_;
 };
 
 }  // namespace ridge
