@@ -235,7 +235,7 @@ void int8_rows(const std::byte* tile, const Int8Rows& x, const Output& out) {
       const Scales s = load_scales<kDType>(super, block, side);
       __m256i w[kGroups];
       load_quants<kDType>(block + scale_bytes(kF) + 32 * side, w);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         acc[r][side] = add_block<kDType>(acc[r][side], w, s, x, r, b);
       }
@@ -263,14 +263,18 @@ Output skip_rows(Output out, int64_t n) {
   return out;
 }
 
-// Any number of rows up to 4, as 4, 2 and 1.
+// Any number of rows up to 8, as 8, 4, 2 and 1.
 template <DType kDType>
 void int8_tile_of(int64_t rows, const std::byte* tile, const Int8Rows& x, const Output& out) {
-  if (rows == 4) return int8_rows<kDType, 4>(tile, x, out);
+  if (rows == 8) return int8_rows<kDType, 8>(tile, x, out);
   int64_t done = 0;
+  if (rows & 4) {
+    int8_rows<kDType, 4>(tile, x, out);
+    done = 4;
+  }
   if (rows & 2) {
-    int8_rows<kDType, 2>(tile, x, out);
-    done = 2;
+    int8_rows<kDType, 2>(tile, skip_rows(x, done), skip_rows(out, done));
+    done += 2;
   }
   if (rows & 1) int8_rows<kDType, 1>(tile, skip_rows(x, done), skip_rows(out, done));
 }
@@ -367,7 +371,7 @@ inline int32_t max_of_lanes(__m256i v) {
 }
 
 struct Avx2Kernel {
-  static constexpr int64_t kMaxRows = 4;
+  static constexpr int64_t kMaxRows = 8;
 
   static void half_sums(const int8_t* q8, int64_t n, int32_t* out) {
     const __m256i offset = _mm256_set1_epi16(-32);

@@ -128,36 +128,57 @@ inline __m512i broadcast4(const int8_t* p) {
   return _mm512_set1_epi32(word);
 }
 
-// acc + the dot products of groups [kBegin, kBegin + kCount).
-template <int kBegin, int kCount>
-inline __m512i dot(__m512i acc, const __m512i w[kGroups], const int8_t* x) {
+// Adds the dot products of groups [kBegin, kBegin + kCount) to each row's sums. Neighbouring
+// instructions are of different rows: a row's own wait for each other.
+template <int kBegin, int kCount, int kRows>
+inline void dot(const __m512i w[kGroups], const int8_t* x, int64_t stride, __m512i sums[kRows]) {
 #pragma GCC unroll 8
   for (int g = kBegin; g < kBegin + kCount; ++g) {
-    acc = _mm512_dpbusd_epi32(acc, w[g], broadcast4(x + 4 * g));
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      sums[r] = _mm512_dpbusd_epi32(sums[r], w[g], broadcast4(x + r * stride + 4 * g));
+    }
   }
-  return acc;
 }
 
 inline __mmask16 mask_of(int n) { return static_cast<__mmask16>((1u << n) - 1); }
 
-// One block's contribution to one row's 16 outputs.
-template <DType kDType>
-inline __m512 add_block(__m512 acc, const __m512i w[kGroups], const Scales& s, const Int8Rows& x,
-                        int64_t row, int64_t b) {
-  const int8_t* q8 = x.q8 + row * x.cols + b * kBlock;
-  const int64_t at = row * x.blocks + b;
-  const __m512 scale = _mm512_set1_ps(x.scale[at]);
+// acc += d * (scale * sum) for each row.
+template <int kRows>
+inline void add_scaled(const __m512i sums[kRows], __m512 d, const float* scale, int64_t stride,
+                       __m512 acc[kRows]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const __m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), _mm512_set1_ps(scale[r * stride]));
+    acc[r] = _mm512_fmadd_ps(d, f, acc[r]);
+  }
+}
+
+// Block b's contribution to the 16 outputs of each row.
+template <DType kDType, int kRows>
+inline void add_block(const __m512i w[kGroups], const Scales& s, const Int8Rows& x, int64_t b,
+                      __m512 acc[kRows]) {
+  const int8_t* q8 = x.q8 + b * kBlock;
+  __m512i sums[kRows];
   if constexpr (pack_format(kDType).has_halves) {
-    const __m512i i0 = dot<0, 4>(_mm512_set1_epi32(x.half_sums[2 * at]), w, q8);
-    const __m512i i1 = dot<4, 4>(_mm512_set1_epi32(x.half_sums[2 * at + 1]), w, q8);
-    acc = _mm512_fmadd_ps(s.d[0], _mm512_mul_ps(_mm512_cvtepi32_ps(i0), scale), acc);
-    return _mm512_fmadd_ps(s.d[1], _mm512_mul_ps(_mm512_cvtepi32_ps(i1), scale), acc);
+    const int32_t* half_sums = x.half_sums + 2 * b;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) sums[r] = _mm512_set1_epi32(half_sums[r * 2 * x.blocks]);
+    dot<0, 4, kRows>(w, q8, x.cols, sums);
+    add_scaled<kRows>(sums, s.d[0], x.scale + b, x.blocks, acc);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) sums[r] = _mm512_set1_epi32(half_sums[r * 2 * x.blocks + 1]);
+    dot<4, 4, kRows>(w, q8, x.cols, sums);
+    add_scaled<kRows>(sums, s.d[1], x.scale + b, x.blocks, acc);
   } else {
-    const __m512i i0 = dot<0, 4>(_mm512_setzero_si512(), w, q8);
-    const __m512i i1 = dot<4, 4>(_mm512_setzero_si512(), w, q8);
-    const __m512 f = _mm512_cvtepi32_ps(_mm512_add_epi32(i0, i1));
-    acc = _mm512_fmadd_ps(s.d[0], _mm512_mul_ps(f, scale), acc);
-    return _mm512_fmadd_ps(s.m, _mm512_set1_ps(x.block_sum[at]), acc);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) sums[r] = _mm512_setzero_si512();
+    dot<0, 8, kRows>(w, q8, x.cols, sums);
+    add_scaled<kRows>(sums, s.d[0], x.scale + b, x.blocks, acc);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      acc[r] = _mm512_fmadd_ps(s.m, _mm512_set1_ps(x.block_sum[r * x.blocks + b]), acc[r]);
+    }
   }
 }
 
@@ -185,8 +206,7 @@ void int8_rows(const std::byte* tile, const Int8Rows& x, const Output& out) {
     const Scales s = load_scales<kDType>(super, block);
     __m512i w[kGroups];
     load_quants<kDType>(block + scale_bytes(kF), w);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) acc[r] = add_block<kDType>(acc[r], w, s, x, r, b);
+    add_block<kDType, kRows>(w, s, x, b, acc);
     block += block_bytes(kF);
   }
 #pragma GCC unroll 8
