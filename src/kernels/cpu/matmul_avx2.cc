@@ -311,12 +311,20 @@ void float_blocks(const std::byte* tile, int64_t k_begin, int64_t n, float* out)
   }
 }
 
+inline void prefetch(const std::byte* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p + kPrefetchBytes), _MM_HINT_T0);
+}
+
 void f16_panel(const std::byte* src, int64_t n, float* out) {
-  for (int64_t i = 0; i < 2 * n; ++i) _mm256_storeu_ps(out + 8 * i, halves_at(src + 16 * i));
+  for (int64_t i = 0; i < 2 * n; ++i) {
+    prefetch(src + 16 * i);
+    _mm256_storeu_ps(out + 8 * i, halves_at(src + 16 * i));
+  }
 }
 
 void bf16_panel(const std::byte* src, int64_t n, float* out) {
   for (int64_t i = 0; i < 2 * n; ++i) {
+    prefetch(src + 16 * i);
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + 16 * i));
     const __m256i wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 8 * i), wide);

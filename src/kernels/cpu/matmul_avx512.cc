@@ -270,12 +270,20 @@ void float_blocks(const std::byte* tile, int64_t k_begin, int64_t n, float* out)
   }
 }
 
+inline void prefetch(const std::byte* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p + kPrefetchBytes), _MM_HINT_T0);
+}
+
 void f16_panel(const std::byte* src, int64_t n, float* out) {
-  for (int64_t k = 0; k < n; ++k) _mm512_storeu_ps(out + 16 * k, halves_at(src + 32 * k));
+  for (int64_t k = 0; k < n; ++k) {
+    prefetch(src + 32 * k);
+    _mm512_storeu_ps(out + 16 * k, halves_at(src + 32 * k));
+  }
 }
 
 void bf16_panel(const std::byte* src, int64_t n, float* out) {
   for (int64_t k = 0; k < n; ++k) {
+    prefetch(src + 32 * k);
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + 32 * k));
     _mm512_storeu_si512(out + 16 * k, _mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
   }

@@ -151,9 +151,10 @@ void pack_float_tile(const TensorView& w, int64_t row0, int64_t n_rows, std::byt
   }
 }
 
-void unpack_quants(PackFormat f, const std::byte* quants, PlainBlock& out) {
+// Rows [begin, end) of a block's quants.
+void unpack_quants(PackFormat f, const std::byte* quants, int begin, int end, PlainBlock& out) {
   for (int g = 0; g < kGroups; ++g) {
-    for (int i = 0; i < kGroupBytes; ++i) {
+    for (int i = 4 * begin; i < 4 * end; ++i) {
       int q;
       if (f.bits == 8) {
         q = static_cast<int8_t>(byte_at(quants, 64 * g + i));
@@ -167,8 +168,9 @@ void unpack_quants(PackFormat f, const std::byte* quants, PlainBlock& out) {
   }
 }
 
-void unpack_scales(PackFormat f, const std::byte* super, const std::byte* scales, PlainBlock& out) {
-  for (int r = 0; r < kTileRows; ++r) {
+void unpack_scales(PackFormat f, const std::byte* super, const std::byte* scales, int begin,
+                   int end, PlainBlock& out) {
+  for (int r = begin; r < end; ++r) {
     if (!f.is_super) {
       out.d[0][r] = out.d[1][r] = f16_to_f32(half_at(scales, r));
       out.m[r] = f.has_min ? f16_to_f32(half_at(scales + 32, r)) : 0;
@@ -185,6 +187,13 @@ void unpack_scales(PackFormat f, const std::byte* super, const std::byte* scales
       out.m[r] = -(f16_to_f32(half_at(super + 32, r)) * byte_at(scales, 16 + r));
     }
   }
+}
+
+void unpack_block_rows(PackFormat f, const std::byte* tile, int64_t block, int begin, int end,
+                       PlainBlock& out) {
+  const std::byte* scales = tile + block_offset(f, block);
+  unpack_scales(f, tile + super_offset(f, block), scales, begin, end, out);
+  unpack_quants(f, scales + scale_bytes(f), begin, end, out);
 }
 
 // One weight as a float from its packed float tile.
@@ -223,10 +232,7 @@ int64_t tile_bytes(DType dtype, int64_t cols) {
 }
 
 void unpack_block(DType dtype, const std::byte* tile, int64_t block, PlainBlock& out) {
-  const PackFormat f = pack_format(dtype);
-  const std::byte* scales = tile + block_offset(f, block);
-  unpack_scales(f, tile + super_offset(f, block), scales, out);
-  unpack_quants(f, scales + scale_bytes(f), out);
+  unpack_block_rows(pack_format(dtype), tile, block, 0, kTileRows, out);
 }
 
 void unpack_panel(const PackedView& w, int64_t tile, int64_t k_begin, int64_t n, float* out) {
@@ -288,7 +294,10 @@ void unpack_row(const PackedView& w, int64_t row, float* out) {
   const cpu::PackFormat f = cpu::pack_format(w.dtype);
   cpu::PlainBlock block;
   for (int64_t k = 0; k < w.cols; ++k) {
-    if (k % cpu::kBlock == 0) cpu::unpack_block(w.dtype, tile, k / cpu::kBlock, block);
+    if (k % cpu::kBlock == 0) {
+      const int only = static_cast<int>(r);
+      cpu::unpack_block_rows(f, tile, k / cpu::kBlock, only, only + 1, block);
+    }
     out[k] = cpu::value_of(f, block, r, k % cpu::kBlock);
   }
 }
