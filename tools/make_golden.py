@@ -50,6 +50,13 @@ CHAT = {
 PEER_SCRIPT = r"""
 import json, sys, numpy as np, llama_cpp
 job = json.load(open(sys.argv[1]))
+if job["plain_buffers"]:
+    default_params = llama_cpp.llama_cpp.llama_model_default_params
+    def plain_params():
+        params = default_params()
+        params.use_extra_bufts = False
+        return params
+    llama_cpp.llama_cpp.llama_model_default_params = plain_params
 # llama-cpp-python's defaults, but for what the job names: context, all logits, threads.
 m = llama_cpp.Llama(job["model"], n_ctx=job["n_ctx"], logits_all=True, verbose=False,
                     n_threads=job["threads"], n_threads_batch=job["threads"], **job["options"])
@@ -186,20 +193,32 @@ def load_model(g):
     return model
 
 
+# The split pattern that Llama 3 and Qwen2 publish in their tokenizer.json; they differ in digits.
+MODERN_PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|DIGITS|"
+                  r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
 def bpe_tokenizer(g):
     """text, parse_special -> ids by Hugging Face's tokenizers, from the file's own tables."""
-    from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+    from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
     tokens = g.get("tokenizer.ggml.tokens")
     types = g.get("tokenizer.ggml.token_type")
     merges = [tuple(m.split(" ")) for m in g.get("tokenizer.ggml.merges")]
     pre = g.get("tokenizer.ggml.pre")
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     chains = {"smollm": [pre_tokenizers.Digits(individual_digits=True), byte_level],
               "gpt-2": [byte_level]}
+    for name, digits in (("llama-bpe", r"\p{N}{1,3}"), ("qwen2", r"\p{N}")):
+        pattern = Regex(MODERN_PATTERN.replace("DIGITS", digits))
+        chains[name] = [pre_tokenizers.Split(pattern, "isolated"), raw_bytes]
     vocab = {t: i for i, t in enumerate(tokens)}
 
     def build(with_special):
-        tok = Tokenizer(models.BPE(vocab=vocab, merges=merges, fuse_unk=False))
+        tok = Tokenizer(models.BPE(vocab=vocab, merges=merges, fuse_unk=False,
+                                   ignore_merges=pre == "llama-bpe"))
+        if pre == "qwen2":
+            tok.normalizer = normalizers.NFC()
         tok.pre_tokenizer = pre_tokenizers.Sequence(chains[pre])
         if with_special:
             tok.add_special_tokens([AddedToken(t, normalized=False) for t, k in zip(tokens, types)
@@ -235,6 +254,9 @@ def spm_tokenizer(g):
     tokens = g.get("tokenizer.ggml.tokens")
     types = g.get("tokenizer.ggml.token_type")
     scores = g.get("tokenizer.ggml.scores")
+    # The converter writes user-defined runs of blanks as blanks; sentencepiece escapes them.
+    tokens = [t.replace(" ", "▁") if k == gguf.TokenType.USER_DEFINED else t
+              for t, k in zip(tokens, types)]
     blob = b"".join(
         proto(1, proto(1, t.encode()) + proto(2, float(s)) + proto(3, int(k)))
         for t, s, k in zip(tokens, scores, types))
@@ -343,27 +365,29 @@ def kl(oracle, other):
     return torch.cat(parts)
 
 
-def run_peer(python, model, ids, texts=(), n_ctx=None, **options):
+def run_peer(args, model, ids, texts=(), **options):
     """llama.cpp's logits (T, vocab) for ids, and its reply: version, tokens of the texts."""
     with tempfile.TemporaryDirectory() as folder:
         f = pathlib.Path(folder)
         job = {"model": str(model), "ids": ids, "texts": list(texts), "threads": THREADS,
-               "n_ctx": n_ctx or max(512, len(ids) + 8), "options": options,
+               "n_ctx": max(512, len(ids) + 8), "options": options,
+               "plain_buffers": args.peer_plain_buffers,
                "out": str(f / "logits.npy"), "reply": str(f / "reply.json")}
         (f / "job.json").write_text(json.dumps(job))
-        subprocess.run([python, "-c", PEER_SCRIPT, str(f / "job.json")], check=True)
+        subprocess.run([args.peer_python, "-c", PEER_SCRIPT, str(f / "job.json")], check=True)
         return (torch.from_numpy(np.load(f / "logits.npy")),
                 json.loads((f / "reply.json").read_text()))
 
 
-def peer_record(ids, oracle, peer, reply):
+def peer_record(args, ids, oracle, peer, reply):
     each = kl(oracle, peer)
     coarse = coarse_kl(oracle[::PASSAGE_STRIDE], peer[::PASSAGE_STRIDE])
     same_top = (oracle.argmax(-1) == peer.argmax(-1)).double().mean()
     nll = (peer[:-1].double().logsumexp(-1)
            - peer[:-1].double().gather(1, torch.tensor(ids[1:])[:, None])[:, 0])
     return {"name": "llama.cpp by llama-cpp-python", "version": reply["version"],
-            "settings": f"defaults, logits_all=True, {THREADS} threads",
+            "settings": f"defaults, logits_all=True, {THREADS} threads"
+                        + (", use_extra_bufts=False" if args.peer_plain_buffers else ""),
             "system": reply["system"].strip(),
             "mean_kl": significant(each.mean(), 6), "max_kl": significant(each.max(), 6),
             "median_kl": significant(each.median(), 6),
@@ -410,8 +434,8 @@ def make(args):
     golden["prompts"], golden["passage"] = records, passage_record(passage, oracle)
     if args.full_out:
         np.save(args.full_out, oracle.numpy())
-    peer, reply = run_peer(args.peer_python, path, passage, [(t, s) for _, t, s in prompts])
-    golden["peer"] = peer_record(passage, oracle, peer, reply)
+    peer, reply = run_peer(args, path, passage, [(t, s) for _, t, s in prompts])
+    golden["peer"] = peer_record(args, passage, oracle, peer, reply)
     golden["peer_mean_kl"] = golden["peer"]["mean_kl"]
     golden["peer"]["prompts_tokenised_otherwise"] = [
         r["name"] for r, t in zip(records, reply["tokens"]) if r["ids"] != t]
@@ -431,13 +455,20 @@ def make(args):
           "passage", len(passage), golden["passage"]["perplexity"], out.stat().st_size, "bytes")
 
 
+def peer_flags(flags):
+    flags.add_argument("--peer-python", default=sys.executable,
+                       help="interpreter that has llama_cpp (default: this one)")
+    flags.add_argument("--peer-plain-buffers", action="store_true",
+                       help="no repacked or AMX weights in llama.cpp (its AMX path crashes on "
+                            "some virtual machines)")
+
+
 def main():
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--model", required=True, help="GGUF file")
     flags.add_argument("--out", required=True, help="golden JSON to write")
     flags.add_argument("--full-out", help=".npy for all fp32 logits of the passage, (T, vocab)")
-    flags.add_argument("--peer-python", default=sys.executable,
-                       help="interpreter that has llama_cpp (default: this one)")
+    peer_flags(flags)
     torch.set_num_threads(THREADS)
     make(flags.parse_args())
 
