@@ -22,7 +22,7 @@ help:
 	@echo "make model      fetch a model, print its path (MODEL=smollm2 or gemma3)"
 	@echo "make install    install the binary (PREFIX, DESTDIR)"
 	@echo "make format     clang-format; make lint: clang-format and clang-tidy, checking only"
-	@echo "make bench      kernels' benchmarks, then ridge beside llama.cpp"
+	@echo "make bench      ridge beside llama.cpp on the same models"
 	@echo "make clean      remove build/"
 
 demo: deps build

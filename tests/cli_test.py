@@ -118,7 +118,8 @@ class CliBadFlags(CliTest):
         }.items():
             for value in values:
                 with self.subTest(flag=flag, value=value):
-                    self.assert_refused(USAGE, [re.escape(flag)], "run", MODEL or "x.gguf",
+                    named = "-n|--max-tokens" if flag == "-n" else re.escape(flag)
+                    self.assert_refused(USAGE, [named], "run", MODEL or "x.gguf",
                                         "-p", "a", f"{flag}={value}" if flag != "-n" else "-n",
                                         *([value] if flag == "-n" else []))
 
