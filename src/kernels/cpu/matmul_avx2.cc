@@ -380,6 +380,7 @@ inline int32_t max_of_lanes(__m256i v) {
 
 struct Avx2Kernel {
   static constexpr int64_t kMaxRows = 8;
+  static constexpr bool kHasTilePairs = false;
 
   static void half_sums(const int8_t* q8, int64_t n, int32_t* out) {
     const __m256i offset = _mm256_set1_epi16(-32);

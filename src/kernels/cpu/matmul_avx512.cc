@@ -143,6 +143,31 @@ inline void dot(const __m512i w[kGroups], const int8_t* x, int64_t stride, __m51
 
 inline __mmask16 mask_of(int n) { return static_cast<__mmask16>((1u << n) - 1); }
 
+template <int kRows>
+inline void load_output(const Output& out, __m512 acc[kRows]) {
+  const __mmask16 mask = mask_of(out.n);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    acc[r] = out.load ? _mm512_maskz_loadu_ps(mask, out.y + r * out.stride) : _mm512_setzero_ps();
+  }
+}
+
+template <int kRows>
+inline void store_output(const __m512 acc[kRows], const Output& out) {
+  const __mmask16 mask = mask_of(out.n);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) _mm512_mask_storeu_ps(out.y + r * out.stride, mask, acc[r]);
+}
+
+// acc += m * block_sum for each row.
+template <int kRows>
+inline void add_min(__m512 m, const float* block_sum, int64_t stride, __m512 acc[kRows]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    acc[r] = _mm512_fmadd_ps(m, _mm512_set1_ps(block_sum[r * stride]), acc[r]);
+  }
+}
+
 // acc += d * (scale * sum) for each row.
 template <int kRows>
 inline void add_scaled(const __m512i sums[kRows], __m512 d, const float* scale, int64_t stride,
@@ -175,22 +200,15 @@ inline void add_block(const __m512i w[kGroups], const Scales& s, const Int8Rows&
     for (int r = 0; r < kRows; ++r) sums[r] = _mm512_setzero_si512();
     dot<0, 8, kRows>(w, q8, x.cols, sums);
     add_scaled<kRows>(sums, s.d[0], x.scale + b, x.blocks, acc);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      acc[r] = _mm512_fmadd_ps(s.m, _mm512_set1_ps(x.block_sum[r * x.blocks + b]), acc[r]);
-    }
+    add_min<kRows>(s.m, x.block_sum + b, x.blocks, acc);
   }
 }
 
 template <DType kDType, int kRows>
 void int8_rows(const std::byte* tile, const Int8Rows& x, const Output& out) {
   constexpr PackFormat kF = pack_format(kDType);
-  const __mmask16 mask = mask_of(out.n);
   __m512 acc[kRows];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    acc[r] = out.load ? _mm512_maskz_loadu_ps(mask, out.y + r * out.stride) : _mm512_setzero_ps();
-  }
+  load_output<kRows>(out, acc);
   const std::byte* block = tile;
   const std::byte* super = tile;
   for (int64_t b = 0; b < x.blocks; ++b) {
@@ -209,8 +227,7 @@ void int8_rows(const std::byte* tile, const Int8Rows& x, const Output& out) {
     add_block<kDType, kRows>(w, s, x, b, acc);
     block += block_bytes(kF);
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) _mm512_mask_storeu_ps(out.y + r * out.stride, mask, acc[r]);
+  store_output<kRows>(acc, out);
 }
 
 Int8Rows skip_rows(Int8Rows x, int64_t n) {
@@ -240,6 +257,143 @@ void int8_tile_of(int64_t rows, const std::byte* tile, const Int8Rows& x, const 
     done += 2;
   }
   if (rows & 1) int8_rows<kDType, 1>(tile, skip_rows(x, done), skip_rows(out, done));
+}
+
+// Many rows: two tiles are unpacked side by side for a stretch of columns that fits in the L1
+// cache, then rows sweep over them six at a time, each broadcast activation used for both tiles.
+constexpr int64_t kPanelBlocks = 16;
+constexpr int kPanelTiles = 2;
+constexpr int kPanelRows = 6;
+
+struct Int8Panel {
+  alignas(64) std::byte q[kPanelTiles][kPanelBlocks][kGroups * kGroupBytes];
+  alignas(64) float d[2][kPanelTiles][kPanelBlocks][kTileRows];
+  alignas(64) float m[kPanelTiles][kPanelBlocks][kTileRows];
+};
+
+template <DType kDType>
+void unpack_tile(const std::byte* tile, int64_t b0, int64_t n, int t, Int8Panel& panel) {
+  constexpr PackFormat kF = pack_format(kDType);
+  for (int64_t i = 0; i < n; ++i) {
+    const std::byte* block = tile + block_offset(kF, b0 + i);
+    const Scales s = load_scales<kDType>(tile + super_offset(kF, b0 + i), block);
+    _mm512_store_ps(panel.d[0][t][i], s.d[0]);
+    if constexpr (kF.has_halves) {
+      _mm512_store_ps(panel.d[1][t][i], s.d[1]);
+    } else {
+      _mm512_store_ps(panel.m[t][i], s.m);
+    }
+    __m512i w[kGroups];
+    load_quants<kDType>(block + scale_bytes(kF), w);
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; ++g) _mm512_store_si512(panel.q[t][i] + 64 * g, w[g]);
+  }
+}
+
+// sums += the dot products of groups [kBegin, kBegin + kCount) of block i of both tiles.
+template <int kBegin, int kCount, int kRows>
+inline void panel_dot(const Int8Panel& panel, int64_t i, const int8_t* x, int64_t stride,
+                      __m512i sums[kPanelTiles][kRows]) {
+#pragma GCC unroll 8
+  for (int g = kBegin; g < kBegin + kCount; ++g) {
+    const __m512i w0 = load(panel.q[0][i] + 64 * g);
+    const __m512i w1 = load(panel.q[1][i] + 64 * g);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i x4 = broadcast4(x + r * stride + 4 * g);
+      sums[0][r] = _mm512_dpbusd_epi32(sums[0][r], w0, x4);
+      sums[1][r] = _mm512_dpbusd_epi32(sums[1][r], w1, x4);
+    }
+  }
+}
+
+template <int kRows>
+inline void set_sums(const int32_t* start, int64_t stride, __m512i sums[kPanelTiles][kRows]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    sums[0][r] = sums[1][r] =
+        start != nullptr ? _mm512_set1_epi32(start[r * stride]) : _mm512_setzero_si512();
+  }
+}
+
+template <bool kHalves, int kRows>
+void panel_rows(const Int8Panel& panel, int64_t n, const Int8Rows& x, const Output* out) {
+  __m512 acc[kPanelTiles][kRows];
+  for (int t = 0; t < kPanelTiles; ++t) load_output<kRows>(out[t], acc[t]);
+  for (int64_t i = 0; i < n; ++i) {
+    const int8_t* q8 = x.q8 + i * kBlock;
+    __m512i sums[kPanelTiles][kRows];
+    if constexpr (kHalves) {
+      const int32_t* half_sums = x.half_sums + 2 * i;
+      set_sums<kRows>(half_sums, 2 * x.blocks, sums);
+      panel_dot<0, 4, kRows>(panel, i, q8, x.cols, sums);
+      for (int t = 0; t < kPanelTiles; ++t) {
+        const __m512 d = _mm512_load_ps(panel.d[0][t][i]);
+        add_scaled<kRows>(sums[t], d, x.scale + i, x.blocks, acc[t]);
+      }
+      set_sums<kRows>(half_sums + 1, 2 * x.blocks, sums);
+      panel_dot<4, 4, kRows>(panel, i, q8, x.cols, sums);
+    } else {
+      set_sums<kRows>(nullptr, 0, sums);
+      panel_dot<0, 8, kRows>(panel, i, q8, x.cols, sums);
+    }
+    for (int t = 0; t < kPanelTiles; ++t) {
+      const __m512 d = _mm512_load_ps(panel.d[kHalves ? 1 : 0][t][i]);
+      add_scaled<kRows>(sums[t], d, x.scale + i, x.blocks, acc[t]);
+      if constexpr (!kHalves) {
+        add_min<kRows>(_mm512_load_ps(panel.m[t][i]), x.block_sum + i, x.blocks, acc[t]);
+      }
+    }
+  }
+  for (int t = 0; t < kPanelTiles; ++t) store_output<kRows>(acc[t], out[t]);
+}
+
+template <bool kHalves>
+void sweep_panel(const Int8Panel& panel, int64_t n, int64_t rows, const Int8Rows& x,
+                 const Output* out) {
+  for (int64_t r = 0; r < rows; r += kPanelRows) {
+    const Int8Rows part = skip_rows(x, r);
+    const Output parts[] = {skip_rows(out[0], r), skip_rows(out[1], r)};
+    switch (rows - r) {
+      case 1:
+        panel_rows<kHalves, 1>(panel, n, part, parts);
+        break;
+      case 2:
+        panel_rows<kHalves, 2>(panel, n, part, parts);
+        break;
+      case 3:
+        panel_rows<kHalves, 3>(panel, n, part, parts);
+        break;
+      case 4:
+        panel_rows<kHalves, 4>(panel, n, part, parts);
+        break;
+      case 5:
+        panel_rows<kHalves, 5>(panel, n, part, parts);
+        break;
+      default:
+        panel_rows<kHalves, kPanelRows>(panel, n, part, parts);
+        break;
+    }
+  }
+}
+
+// The outputs of two tiles for any number of rows.
+template <DType kDType>
+void int8_tile_pair_of(int64_t rows, const std::byte* const* tiles, const Int8Rows& x,
+                       const Output* out) {
+  Int8Panel panel;
+  Output parts[] = {out[0], out[1]};
+  for (int64_t b = 0; b < x.blocks; b += kPanelBlocks) {
+    const int64_t n = x.blocks - b < kPanelBlocks ? x.blocks - b : kPanelBlocks;
+    for (int t = 0; t < kPanelTiles; ++t) unpack_tile<kDType>(tiles[t], b, n, t, panel);
+    Int8Rows at = x;
+    at.q8 += b * kBlock;
+    at.scale += b;
+    at.block_sum += b;
+    at.half_sums += 2 * b;
+    sweep_panel<pack_format(kDType).has_halves>(panel, n, rows, at, parts);
+    parts[0].load = parts[1].load = true;
+  }
 }
 
 // Block b of a tile as floats, (32, 16). The steps are exact: as decode() rounds, so does this.
@@ -323,6 +477,7 @@ void float_rows(const float* panel, int64_t n, const FloatRows& x, const Output&
 
 struct Avx512Kernel {
   static constexpr int64_t kMaxRows = 8;
+  static constexpr bool kHasTilePairs = true;
 
   static void half_sums(const int8_t* q8, int64_t n, int32_t* out) {
     const __m512i offset = _mm512_set1_epi8(32);
@@ -355,6 +510,30 @@ struct Avx512Kernel {
         return int8_tile_of<DType::q5_k>(rows, tile, x, out);
       case DType::q6_k:
         return int8_tile_of<DType::q6_k>(rows, tile, x, out);
+      default:
+        CHECK(false);
+    }
+  }
+
+  static void int8_tile_pair(DType dtype, int64_t rows, const std::byte* const* tiles,
+                             const Int8Rows& x, const Output* out) {
+    switch (dtype) {
+      case DType::q4_0:
+        return int8_tile_pair_of<DType::q4_0>(rows, tiles, x, out);
+      case DType::q4_1:
+        return int8_tile_pair_of<DType::q4_1>(rows, tiles, x, out);
+      case DType::q5_0:
+        return int8_tile_pair_of<DType::q5_0>(rows, tiles, x, out);
+      case DType::q5_1:
+        return int8_tile_pair_of<DType::q5_1>(rows, tiles, x, out);
+      case DType::q8_0:
+        return int8_tile_pair_of<DType::q8_0>(rows, tiles, x, out);
+      case DType::q4_k:
+        return int8_tile_pair_of<DType::q4_k>(rows, tiles, x, out);
+      case DType::q5_k:
+        return int8_tile_pair_of<DType::q5_k>(rows, tiles, x, out);
+      case DType::q6_k:
+        return int8_tile_pair_of<DType::q6_k>(rows, tiles, x, out);
       default:
         CHECK(false);
     }

@@ -55,36 +55,58 @@ inline Output output_of(const PackedView& w, int64_t tile, float* y, int64_t str
 // K (one per ISA, with internal linkage) offers:
 //   kMaxRows
 //   int8_tile(dtype, rows, tile, Int8Rows, Output), rows <= kMaxRows
+//   kHasTilePairs, and if so int8_tile_pair(dtype, rows, tiles[2], Int8Rows, Output[2]), any rows
 //   half_sums(q8, n, out): -32 * the sum of each 16 of n values
 //   float_panel(w, tile, k_begin, n, scratch): columns as floats (n, 16), in scratch or in place
 //   float_tile(rows, panel, n, FloatRows, Output), rows <= kMaxRows
+// Rows of x that are swept while a tile's weights are at hand.
+template <class K>
+int64_t int8_rows_at_once(const PackedView& w) {
+  int64_t rows = kInt8RowsBytes / w.cols;
+  if (rows < K::kMaxRows) rows = K::kMaxRows;
+  if (pack_format(w.dtype).has_halves) {
+    const int64_t fit = kHalfSumCapacity / (2 * (w.cols / kBlock));
+    CHECK(fit > 0);
+    if (rows > fit) rows = fit;
+  }
+  return rows < K::kMaxRows ? rows : rows / K::kMaxRows * K::kMaxRows;
+}
+
 template <class K>
 void matmul_int8_tiles(const PackedView& w, const Activations& x, int64_t tile_begin,
                        int64_t tile_end, float* y, int64_t y_stride, bool accumulate) {
   alignas(64) static thread_local int32_t half_sums[kHalfSumCapacity];
-  const bool needs_half_sums = pack_format(w.dtype).has_halves;
   const int64_t blocks = w.cols / kBlock;
   const int64_t bytes = tile_bytes(w.dtype, w.cols);
-  int64_t chunk = kInt8RowsBytes / w.cols;
-  if (needs_half_sums && chunk > kHalfSumCapacity / (2 * blocks)) {
-    chunk = kHalfSumCapacity / (2 * blocks);
-    CHECK(chunk > 0);
-  }
-  chunk = chunk < K::kMaxRows ? (needs_half_sums ? chunk : K::kMaxRows)
-                              : chunk / K::kMaxRows * K::kMaxRows;
+  const auto rows_from = [&](int64_t r, int64_t r0) {
+    return Int8Rows{x.q8 + r * w.cols,
+                    x.scale + r * blocks,
+                    x.block_sum + r * blocks,
+                    half_sums + (r - r0) * 2 * blocks,
+                    w.cols,
+                    blocks};
+  };
+  const auto output = [&](int64_t t, int64_t r) {
+    return output_of(w, t, y + r * y_stride, y_stride, accumulate);
+  };
+  const int64_t chunk = int8_rows_at_once<K>(w);
   for (int64_t r0 = 0; r0 < x.rows; r0 += chunk) {
     const int64_t r1 = r0 + chunk < x.rows ? r0 + chunk : x.rows;
-    if (needs_half_sums) K::half_sums(x.q8 + r0 * w.cols, (r1 - r0) * w.cols, half_sums);
-    for (int64_t t = tile_begin; t < tile_end; ++t) {
+    if (pack_format(w.dtype).has_halves) {
+      K::half_sums(x.q8 + r0 * w.cols, (r1 - r0) * w.cols, half_sums);
+    }
+    int64_t t = tile_begin;
+    if constexpr (K::kHasTilePairs) {
+      for (; r1 - r0 > K::kMaxRows && t + 2 <= tile_end; t += 2) {
+        const std::byte* const tiles[] = {w.data + t * bytes, w.data + (t + 1) * bytes};
+        const Output out[] = {output(t, r0), output(t + 1, r0)};
+        K::int8_tile_pair(w.dtype, r1 - r0, tiles, rows_from(r0, r0), out);
+      }
+    }
+    for (; t < tile_end; ++t) {
       for (int64_t r = r0; r < r1; r += K::kMaxRows) {
-        const Int8Rows rows{x.q8 + r * w.cols,
-                            x.scale + r * blocks,
-                            x.block_sum + r * blocks,
-                            half_sums + (r - r0) * 2 * blocks,
-                            w.cols,
-                            blocks};
-        K::int8_tile(w.dtype, r1 - r < K::kMaxRows ? r1 - r : K::kMaxRows, w.data + t * bytes, rows,
-                     output_of(w, t, y + r * y_stride, y_stride, accumulate));
+        K::int8_tile(w.dtype, r1 - r < K::kMaxRows ? r1 - r : K::kMaxRows, w.data + t * bytes,
+                     rows_from(r, r0), output(t, r));
       }
     }
   }

@@ -11,6 +11,7 @@ namespace {
 
 struct PlainKernel {
   static constexpr int64_t kMaxRows = 8;
+  static constexpr bool kHasTilePairs = false;
 
   static void half_sums(const int8_t*, int64_t, int32_t*) {}
 
