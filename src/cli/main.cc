@@ -1,2 +1,48 @@
+// The one binary. Parses flags, calls one subcommand, returns its exit code: 0 fine, 1 input or run
+// failed, 2 usage.
 // SPDX-License-Identifier: Apache-2.0
-int main() { return 0; }
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/cpu_info.h"
+#include "cli/commands.h"
+#include "cli/terminal.h"
+
+namespace {
+
+std::string version_text() {
+  const auto isa = ridge::selected_isa();
+  return fmt::format("ridge {}\nisa: {}", RIDGE_VERSION,
+                     isa ? ridge::name_of(*isa) : isa.error().message);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "ridge runs language models on this machine and shows how far each step is from its "
+      "floor.",
+      "ridge"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", version_text);
+  std::vector<std::pair<CLI::App*, ridge::Command>> commands;
+  for (const auto add :
+       {ridge::add_run_command, ridge::add_chat_command, ridge::add_inspect_command,
+        ridge::add_tokenizer_command, ridge::add_machine_command}) {
+    ridge::Command command = add(app);
+    commands.emplace_back(app.get_subcommands({}).back(), std::move(command));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return ridge::fail({ridge::ErrorCode::usage, error.what()});
+  }
+  for (const auto& [sub, command] : commands)
+    if (sub->parsed()) return command();
+  return ridge::kExitUsage;
+}

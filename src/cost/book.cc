@@ -28,8 +28,9 @@ Roof most(const std::array<Seconds, kRoofCount>& by_roof) {
 
 const char* name_of(Phase phase) { return phase == Phase::prefill ? "prefill" : "decode"; }
 
-Book::Book(const Program& program, const Device& device)
-    : device_(std::make_shared<const Device>(device)) {
+Book::Book(const Program& program, const Device& prefill_device, const Device& decode_device)
+    : devices_{std::make_shared<const Device>(prefill_device),
+               std::make_shared<const Device>(decode_device)} {
   std::map<std::string, size_t> class_of_key;
   for (const Op& op : program.ops) {
     const size_t stage = stage_index(op.stage);
@@ -51,10 +52,13 @@ size_t Book::stage_index(const std::string& name) {
 }
 
 void Book::clear() {
-  for (Side& side : sides_) {
-    side.totals = {.matmul_rate = device_->matmul_rate};
+  for (const Phase phase : {Phase::prefill, Phase::decode}) {
+    Side& side = sides_[static_cast<size_t>(phase)];
+    side.totals = {.matmul_rate = device(phase).matmul_rate};
     side.stages.assign(stage_names_.size(), {});
   }
+  log_.clear();
+  logged_sequences_.clear();
   is_open_ = false;
 }
 
@@ -62,17 +66,8 @@ void Book::begin_step(const StepShape& shape) {
   CHECK(!is_open_);
   is_open_ = true;
   is_timed_ = false;
-  rows_ = shape.rows();
+  shape_.sequences.assign(shape.sequences.begin(), shape.sequences.end());
   std::fill(posted_.begin(), posted_.end(), Seconds(0));
-  for (OpClass& c : classes_) c.work = work_of(c.op, shape);
-  // Bytes are whole numbers, so these sums are exact in any order.
-  Work step;
-  for (const size_t c : class_of_op_) step += classes_[c].work;
-  recurring_ = step.streamed_bytes();
-  for (OpClass& c : classes_) {
-    c.floor = floor_seconds(c.work, *device_, recurring_);
-    c.floor_without_kv = floor_seconds(without_kv(c.work), *device_, step.weight_bytes);
-  }
 }
 
 void Book::post(size_t op_index, Seconds seconds) {
@@ -91,9 +86,17 @@ void Book::add_op(Side& side, const OpClass& op_class) {
   side.totals.floor_by_roof[roof] += op_class.floor.seconds;
 }
 
-void Book::end_step(Seconds wall, Phase phase) {
-  CHECK(is_open_);
-  is_open_ = false;
+void Book::price(const StepShape& shape, Phase phase) {
+  const Device& device = this->device(phase);
+  for (OpClass& c : classes_) c.work = work_of(c.op, shape);
+  // Bytes are whole numbers, so these sums are exact in any order.
+  Work step;
+  for (const size_t c : class_of_op_) step += classes_[c].work;
+  const Bytes recurring = step.streamed_bytes();
+  for (OpClass& c : classes_) {
+    c.floor = floor_seconds(c.work, device, recurring);
+    c.floor_without_kv = floor_seconds(without_kv(c.work), device, step.weight_bytes);
+  }
   Side& side = sides_[static_cast<size_t>(phase)];
   PhaseTotals& totals = side.totals;
   // A sum of its own per step, in the order of floor_seconds: the two must agree to the last bit.
@@ -105,18 +108,53 @@ void Book::end_step(Seconds wall, Phase phase) {
   }
   totals.floor = {totals.floor.seconds + floor, most(totals.floor_by_roof)};
   totals.floor_without_kv += floor_without_kv;
+  totals.max_recurring = std::max(totals.max_recurring, recurring);
+  const MemoryLevel& home = home_level(device, totals.max_recurring);
+  totals.home_rate = home.read_rate;
+  totals.home_name = home.name;
+}
+
+void Book::end_step(Seconds wall, Phase phase) {
+  CHECK(is_open_);
+  is_open_ = false;
+  price(shape_, phase);
+  log_.push_back({phase, shape_.sequences.size()});
+  logged_sequences_.insert(logged_sequences_.end(), shape_.sequences.begin(),
+                           shape_.sequences.end());
+  Side& side = sides_[static_cast<size_t>(phase)];
+  PhaseTotals& totals = side.totals;
   for (size_t s = 0; s < posted_.size(); ++s) {
     side.stages[s].seconds += posted_[s];
     totals.kernels += posted_[s];
   }
   ++totals.steps;
   totals.untimed_steps += is_timed_ ? 0 : 1;
-  totals.rows += rows_;
+  totals.rows += shape_.rows();
   totals.wall += wall;
-  totals.max_recurring = std::max(totals.max_recurring, recurring_);
-  const MemoryLevel& home = home_level(*device_, totals.max_recurring);
-  totals.home_rate = home.read_rate;
-  totals.home_name = home.name;
+}
+
+void Book::reprice(const Device& prefill_device, const Device& decode_device) {
+  CHECK(!is_open_);
+  devices_ = {std::make_shared<const Device>(prefill_device),
+              std::make_shared<const Device>(decode_device)};
+  for (const Phase phase : {Phase::prefill, Phase::decode}) {
+    Side& side = sides_[static_cast<size_t>(phase)];
+    PhaseTotals priced_anew{.steps = side.totals.steps,
+                            .rows = side.totals.rows,
+                            .untimed_steps = side.totals.untimed_steps,
+                            .wall = side.totals.wall,
+                            .kernels = side.totals.kernels,
+                            .matmul_rate = device(phase).matmul_rate};
+    side.totals = priced_anew;
+    for (StageTotals& stage : side.stages) stage = {.seconds = stage.seconds};
+  }
+  auto next = logged_sequences_.cbegin();
+  for (const LoggedStep& step : log_) {
+    const auto end = next + static_cast<ptrdiff_t>(step.n_sequences);
+    shape_.sequences.assign(next, end);
+    price(shape_, step.phase);
+    next = end;
+  }
 }
 
 std::vector<StageRow> Book::stages(Phase phase) const {

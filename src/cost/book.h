@@ -1,6 +1,6 @@
 // The book: what a run did, joined with how long it took. Work and floors come from work_of and
 // floor_seconds and nothing else; times are added as posted. Nothing is clamped: a figure that is
-// too good stays visible. No allocation between construction and stages().
+// too good stays visible.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -34,8 +34,8 @@ struct PhaseTotals {
   std::array<Seconds, kRoofCount> floor_by_roof{};
   // What recurs in a step, at its largest: it decides which level of memory the bytes come from.
   Bytes max_recurring;
-  BytesPerSecond home_rate;    // of that level
-  std::string_view home_name;  // lives as long as the book
+  BytesPerSecond home_rate;  // of that level
+  std::string home_name;
   FlopsPerSecond matmul_rate;
 
   // Share of home_rate that the streamed bytes reached (memory bandwidth utilisation), and of
@@ -70,7 +70,9 @@ struct BeatenFloor {
 
 class Book {
  public:
-  Book(const Program& program, const Device& device);
+  // Phases may run on different thread counts, so each has a device of its own.
+  Book(const Program& program, const Device& prefill_device, const Device& decode_device);
+  Book(const Program& program, const Device& device) : Book(program, device, device) {}
 
   // Post each op that ran once between begin_step and end_step, or none at all (an untimed step).
   void begin_step(const StepShape& shape);
@@ -85,8 +87,10 @@ class Book {
   // only in a phase without untimed steps.
   std::vector<BeatenFloor> beaten_floors() const;
   bool beats_floor() const { return !beaten_floors().empty(); }
-  const Device& device() const { return *device_; }
+  const Device& device(Phase phase) const { return *devices_[static_cast<size_t>(phase)]; }
 
+  // Prices all steps so far anew, on ceilings that were measured again.
+  void reprice(const Device& prefill_device, const Device& decode_device);
   void clear();
 
  private:
@@ -109,10 +113,17 @@ class Book {
   };
 
   const Side& side(Phase phase) const { return sides_[static_cast<size_t>(phase)]; }
+  // What reprice needs of a step.
+  struct LoggedStep {
+    Phase phase;
+    size_t n_sequences;
+  };
   size_t stage_index(const std::string& name);
+  // Adds the work and the floor of one step, not its times.
+  void price(const StepShape& shape, Phase phase);
   void add_op(Side& side, const OpClass& op_class);
 
-  std::shared_ptr<const Device> device_;  // totals point at its level names, also after a move
+  std::array<std::shared_ptr<const Device>, kPhaseCount> devices_;
   std::vector<OpClass> classes_;
   std::vector<size_t> class_of_op_;
   std::vector<std::string> stage_names_;
@@ -121,9 +132,10 @@ class Book {
   // The step that is open.
   bool is_open_ = false;
   bool is_timed_ = false;
-  int64_t rows_ = 0;
-  Bytes recurring_;
+  StepShape shape_;
   std::vector<Seconds> posted_;  // per stage
+  std::vector<LoggedStep> log_;
+  std::vector<SequenceShape> logged_sequences_;
 };
 
 }  // namespace ridge

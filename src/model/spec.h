@@ -30,6 +30,7 @@ struct RopeSpec {
   double base = 10000;
   RopeScaling scaling = RopeScaling::none;
   double factor = 1;  // linear: positions are divided by it
+  bool operator==(const RopeSpec&) const = default;
   // llama3: the file carries the divisors themselves (tensor rope_freqs.weight).
 };
 
@@ -51,6 +52,7 @@ struct ModelSpec {
   // The dtype of each weight, as the file lists them. A name that is missing takes the default.
   std::map<std::string, DType> dtype_of_weight;
   DType default_weight_dtype = DType::bf16;
+  DType default_vector_dtype = DType::f32;  // of norms and biases
   DType kv_dtype = DType::f16;
 
   bool is_windowed(int64_t layer) const {

@@ -1,0 +1,124 @@
+// ridge run: one generation, then the table.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include "cli/commands.h"
+#include "cli/report.h"
+#include "cli/run_options.h"
+#include "cli/terminal.h"
+#include "text/utf8_stream.h"
+
+namespace ridge {
+
+namespace {
+
+// Prompts longer than any context could hold are refused while reading.
+constexpr size_t kMaxPromptBytes = size_t{256} << 20;
+
+Result<std::string> read_stream(std::FILE* stream, const std::string& name) {
+  std::string text;
+  char buffer[1 << 16];
+  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, stream)) > 0;) {
+    text.append(buffer, n);
+    if (text.size() > kMaxPromptBytes)
+      return Error{ErrorCode::invalid_input,
+                   fmt::format("{} is longer than {} MiB", name, kMaxPromptBytes >> 20)};
+  }
+  if (std::ferror(stream) != 0)
+    return Error{ErrorCode::io, fmt::format("{}: {}", name, std::strerror(errno))};
+  return text;
+}
+
+Result<std::string> read_prompt(const RunFlags& flags) {
+  if (flags.has_prompt && !flags.prompt_file.empty())
+    return Error{ErrorCode::usage, "-p and -f exclude each other"};
+  if (flags.has_prompt) return flags.prompt;
+  const bool from_stdin = flags.prompt_file.empty() || flags.prompt_file == "-";
+  if (from_stdin) return read_stream(stdin, "standard input");
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
+      std::fopen(flags.prompt_file.c_str(), "rb"), std::fclose);
+  if (file == nullptr)
+    return Error{ErrorCode::io,
+                 fmt::format("prompt file '{}': {}", flags.prompt_file, std::strerror(errno))};
+  return read_stream(file.get(), fmt::format("prompt file '{}'", flags.prompt_file));
+}
+
+Result<std::vector<TokenId>> encode_prompt(const RunFlags& flags, const Model& model,
+                                           const std::string& prompt) {
+  if (flags.raw || model.chat_template_source().empty()) {
+    if (!flags.system.empty())
+      return Error{ErrorCode::usage,
+                   "--system needs a chat template, which --raw and base models "
+                   "do without"};
+    if (!flags.raw && !flags.json)
+      note("the model has no chat template: the prompt is continued as it is (--raw)");
+    return model.tokenizer().encode(prompt);
+  }
+  RIDGE_TRY(const ChatTemplate chat, ChatTemplate::create(model.chat_template_source()));
+  std::vector<ChatMessage> messages;
+  if (!flags.system.empty()) messages.push_back({"system", flags.system});
+  messages.push_back({"user", prompt});
+  return model.tokenizer().encode_spans(chat.render(messages, true), true);
+}
+
+Result<int> run(RunFlags flags) {
+  RIDGE_TRY(const std::string prompt, read_prompt(flags));
+  if (prompt.empty() && !flags.raw)
+    return Error{ErrorCode::invalid_input,
+                 "the prompt is empty (give -p TEXT, -f FILE, or text on standard input)"};
+  if (!is_valid_utf8(prompt))
+    return Error{ErrorCode::invalid_input, "the prompt is not valid UTF-8"};
+  flags.sampling.seed = flags.seed.value_or(std::random_device{}());
+  RIDGE_TRY(const std::unique_ptr<Workbench> bench, set_up(flags));
+  RIDGE_TRY(const std::vector<TokenId> ids, encode_prompt(flags, *bench->model, prompt));
+  install_signal_handlers();
+
+  const GenerateOptions options{.max_tokens = flags.max_tokens,
+                                .sampling = flags.sampling,
+                                .stops = flags.stops,
+                                .ignore_eos = flags.ignore_eos};
+  const auto show = [&](const std::string& text) {
+    if (flags.json) return;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  RIDGE_TRY(const Generation generation, bench->session->generate(ids, options, show, g_cancelled));
+  hold_the_law(*bench, flags);
+  if (flags.json) {
+    fmt::print("{}\n", run_json(*bench, flags, ids.size(), generation));
+  } else {
+    fmt::print("\n");
+    std::fflush(stdout);
+    fmt::print(stderr, "{}", run_table(*bench, flags, generation));
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+Command add_run_command(CLI::App& app) {
+  auto* sub = app.add_subcommand("run", "Generate text once, then show what it cost.");
+  sub->footer("Example: ridge run model.gguf -p 'Why is the sky blue?' -n 128 --temp 0");
+  auto flags = std::make_shared<RunFlags>();
+  add_generation_flags(*sub, *flags);
+  auto* prompt = sub->add_option("-p,--prompt", flags->prompt, "the prompt");
+  sub->add_option("-f,--file", flags->prompt_file,
+                  "read the prompt from a file; -: standard input");
+  sub->add_flag("--raw", flags->raw, "continue the prompt as it is, without a chat template");
+  sub->add_flag("--json", flags->json, "print one JSON object instead");
+  return [flags, prompt] {
+    flags->has_prompt = prompt->count() > 0;
+    const Result<int> code = run(*flags);
+    return code ? *code : fail(code.error());
+  };
+}
+
+}  // namespace ridge

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/run_options.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <random>
+
+#include "base/clock.h"
+#include "cli/terminal.h"
+
+namespace ridge {
+
+std::atomic<bool> g_cancelled{false};
+
+namespace {
+
+// The KV cache may take this share of the memory that is free at the start.
+constexpr double kKvShareOfFreeMemory = 0.5;
+
+void on_interrupt(int) {
+  // The second one ends the process at once.
+  g_cancelled = true;
+  std::signal(SIGINT, SIG_DFL);
+}
+
+void on_bus_error(int) {
+  constexpr char kMessage[] =
+      "ridge: error: the model file changed or shrank while it was being read\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+  _exit(kExitFailed);
+}
+
+int64_t free_memory_bytes() {
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string key, unit; meminfo >> key;) {
+    int64_t kib = 0;
+    meminfo >> kib;
+    std::getline(meminfo, unit);
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return int64_t{4} << 30;  // unknown: a cautious guess
+}
+
+struct ContextChoice {
+  int64_t tokens;
+  std::string why;
+};
+
+Result<ContextChoice> choose_context(const RunFlags& flags, const ModelSpec& spec) {
+  const int64_t per_token = kv_bytes_per_token(spec);
+  const int64_t room =
+      static_cast<int64_t>(kKvShareOfFreeMemory * static_cast<double>(free_memory_bytes()) /
+                           static_cast<double>(per_token));
+  if (flags.context > 0) {
+    if (flags.context > 2 * room)
+      return Error{ErrorCode::invalid_input,
+                   fmt::format("--ctx {} needs {:.1f} GB of KV cache and {:.1f} GB are free",
+                               flags.context, static_cast<double>(flags.context * per_token) * 1e-9,
+                               2e-9 * static_cast<double>(room * per_token))};
+    if (flags.context > spec.context_length)
+      warning(fmt::format("--ctx {} is beyond the {} tokens the model was made for", flags.context,
+                          spec.context_length));
+    return ContextChoice{flags.context, "--ctx"};
+  }
+  if (room >= spec.context_length) return ContextChoice{spec.context_length, "the model's limit"};
+  if (room < kKvPageTokens)
+    return Error{ErrorCode::io, "there is not enough free memory for a KV cache"};
+  return ContextChoice{room / kKvPageTokens * kKvPageTokens, "half of the free memory"};
+}
+
+void choose_threads(const RunFlags& flags, Workbench& bench) {
+  if (flags.threads > 0) {
+    bench.prefill_threads = bench.decode_threads = static_cast<int>(flags.threads);
+    if (flags.threads > bench.machine.usable_cpus)
+      warning(fmt::format("--threads {} on {} CPUs: they will wait for one another", flags.threads,
+                          bench.machine.usable_cpus));
+    return;
+  }
+  bench.prefill_threads = bench.machine.prefill_threads();
+  bench.decode_threads = bench.machine.decode_threads();
+}
+
+MachineProfile find_machine(Isa isa) {
+  ProgressLine progress;
+  std::string problem;
+  MachineProfile profile = machine_profile(
+      isa, false,
+      [&](const std::string& what, double share) {
+        progress.show("measuring this machine once (" + what + ")", share);
+      },
+      &problem);
+  progress.clear();
+  if (!problem.empty()) warning(problem);
+  return profile;
+}
+
+}  // namespace
+
+void install_signal_handlers() {
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGBUS, on_bus_error);
+}
+
+void add_generation_flags(CLI::App& app, RunFlags& f) {
+  app.add_option("MODEL", f.model, "GGUF file (the first part of a split one)")->required();
+  app.add_option("-n,--max-tokens", f.max_tokens,
+                 "tokens to generate; -1: until the context is full")
+      ->check(CLI::Range(int64_t{-1}, int64_t{1} << 40));
+  app.add_option("--ctx", f.context,
+                 "context in tokens (default: what memory allows, up to the model's limit)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  app.add_option("--threads", f.threads, "threads (default: from the measured bandwidth curve)")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--seed", f.seed, "seed of the sampler (default: random)");
+  auto& s = f.sampling;
+  app.add_option("--temp", s.temperature, "temperature, 0: greedy")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  app.add_option("--top-k", s.top_k, "keep the k best tokens, 0: off")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
+      ->capture_default_str();
+  app.add_option("--top-p", s.top_p, "keep the best tokens of this total probability, 1: off")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--min-p", s.min_p, "drop tokens less likely than this share of the best, 0: off")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--repeat-penalty", s.repetition_penalty, "divides logits of tokens seen, 1: off")
+      ->check(CLI::Range(0.01, 100.0))
+      ->capture_default_str();
+  app.add_option("--frequency-penalty", s.frequency_penalty, "subtracted per occurrence")
+      ->check(CLI::Range(-100.0, 100.0))
+      ->capture_default_str();
+  app.add_option("--presence-penalty", s.presence_penalty, "subtracted once if seen")
+      ->check(CLI::Range(-100.0, 100.0))
+      ->capture_default_str();
+  app.add_option("--penalty-window", s.penalty_window, "last tokens that the penalties look at")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
+      ->capture_default_str();
+  app.add_option("--stop", f.stops, "end before this text (may be given several times)")
+      ->allow_extra_args(false);
+  app.add_option("--system", f.system, "system message for the chat template");
+  app.add_option("--pre", f.pre, "pre-tokeniser, if the file names none that is known");
+  app.add_option("--kv", f.kv_type, "KV cache type (default: f16, f32 with --exact)")
+      ->check(CLI::IsMember({"f16", "f32"}));
+  app.add_flag("--ignore-eos", f.ignore_eos, "generate on past the end of the turn");
+  app.add_flag("--exact", f.exact, "fp32 activations and KV cache, for comparison with an oracle");
+  app.add_flag("--profile", f.profile, "add a row per kind of op to the table");
+  app.add_flag("--verbose", f.verbose, "tell what was chosen and print a hash of the last logits");
+}
+
+Result<std::unique_ptr<Workbench>> set_up(const RunFlags& flags) {
+  auto bench = std::make_unique<Workbench>();
+  RIDGE_TRY(bench->isa, selected_isa());
+  // The file first: a wrong path should not wait for a measurement.
+  {
+    RIDGE_TRY(const GgufFile file, GgufFile::open(flags.model));
+    RIDGE_TRY([[maybe_unused]] const ModelFacts facts, model_facts(file));
+  }
+  bench->machine = find_machine(bench->isa);
+  choose_threads(flags, *bench);
+  bench->pool =
+      std::make_unique<ThreadPool>(std::max(bench->prefill_threads, bench->decode_threads));
+
+  const Seconds start = now();
+  ProgressLine progress;
+  ModelOptions options{.pre_override = flags.pre, .exact = flags.exact};
+  if (!flags.kv_type.empty()) options.kv_dtype = flags.kv_type == "f32" ? DType::f32 : DType::f16;
+  RIDGE_TRY(bench->model,
+            Model::load(flags.model, options, *bench->pool, [&](int64_t done, int64_t total) {
+              progress.show("repacking weights",
+                            static_cast<double>(done) / static_cast<double>(total));
+            }));
+  progress.clear();
+  RIDGE_TRY(const ContextChoice context, choose_context(flags, bench->model->spec()));
+  bench->prefill_device = device_of(bench->machine, bench->prefill_threads, flags.exact);
+  bench->decode_device = device_of(bench->machine, bench->decode_threads, flags.exact);
+  bench->book =
+      std::make_unique<Book>(bench->model->fused(), bench->prefill_device, bench->decode_device);
+  bench->session =
+      std::make_unique<Session>(*bench->model, *bench->pool, *bench->book,
+                                SessionOptions{.isa = bench->isa,
+                                               .context = context.tokens,
+                                               .prefill_threads = bench->prefill_threads,
+                                               .decode_threads = bench->decode_threads});
+  bench->load_time = now() - start;
+  if (!flags.json)
+    note(fmt::format(
+        "context {} tokens ({}; KV cache up to {:.0f} MB), threads: {} prefill, {} "
+        "decode ({}), {}",
+        context.tokens, context.why, static_cast<double>(bench->session->kv_bytes()) * 1e-6,
+        bench->prefill_threads, bench->decode_threads,
+        flags.threads > 0 ? "--threads" : "the fewest that reach full bandwidth",
+        name_of(bench->isa)));
+  return bench;
+}
+
+}  // namespace ridge

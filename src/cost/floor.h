@@ -1,0 +1,29 @@
+// Work on a Device: the least time it can take.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cost/device.h"
+#include "cost/work.h"
+#include "program/op.h"
+#include "program/step_shape.h"
+
+namespace ridge {
+
+// Which limit an op or a phase is up against.
+enum class Roof { memory, matmul, attention, wire };
+const char* name_of(Roof roof);
+
+struct Floor {
+  Seconds seconds;
+  Roof roof = Roof::memory;  // the one that binds
+};
+
+// Of one op: the highest of its roofs. `recurring`: all bytes that the step streams, which decides
+// what the caches can keep until the next step. Ops run one after another, so a step's floor is the
+// sum over its ops.
+Floor floor_seconds(const Work& work, const Device& device, Bytes recurring);
+
+// Of a whole step; the roof is the one that binds the most time.
+Floor floor_seconds(const Program& program, const StepShape& shape, const Device& device);
+
+}  // namespace ridge

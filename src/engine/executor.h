@@ -1,0 +1,45 @@
+// Runs the Program: each op bound once to a kernel and to the pointers that the Op names, so
+// nothing can run that the Program does not list. After each op the time goes to the book.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "cost/book.h"
+#include "engine/bound_op.h"
+
+namespace ridge {
+
+class Executor {
+ public:
+  struct Options {
+    StepLimits limits;
+    Isa isa = Isa::plain;
+    bool exact = false;  // fp32 activations instead of int8
+  };
+  // Keeps references: weights, kv and pool must outlive it. `program` is the (fused) one to run.
+  Executor(const Program& program, const WeightStore& weights, KvStore& kv, ThreadPool& pool,
+           const Options& options);
+
+  // One forward pass of `batch` on `threads` workers. Returns logits (batch.logit_rows(), vocab),
+  // valid until the next step. Posts each op's seconds to `book` (if any) between its begin_step()
+  // and end_step(), which are the caller's.
+  const float* step(const Batch& batch, int threads, Book* book);
+
+  int64_t vocab_size() const { return memory_.width(Buffer::logits); }
+
+ private:
+  void run_ops(const StepContext& context, const ThreadPool::Team& team, Book* book);
+
+  std::vector<RopeTable> ropes_;
+  std::vector<std::unique_ptr<BoundOp>> ops_;
+  StepMemory memory_;
+  KvStore& kv_;
+  ThreadPool& pool_;
+  Options options_;
+  std::atomic<int64_t> cursor_{0};
+};
+
+}  // namespace ridge
