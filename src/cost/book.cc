@@ -12,6 +12,10 @@ namespace ridge {
 
 namespace {
 
+// A step allocates nothing until a run outgrows these: 8192 steps of one sequence are 320 KB.
+constexpr size_t kReservedSteps = 8192;
+constexpr size_t kReservedSequences = 64;
+
 // FLOPs of attention go too: they grow with the context as the reads do, and on a slow core it is
 // they that bind.
 Work without_kv(Work work) {
@@ -40,6 +44,9 @@ Book::Book(const Program& program, const Device& prefill_device, const Device& d
     class_of_op_.push_back(it->second);
   }
   posted_.resize(stage_names_.size());
+  log_.reserve(kReservedSteps);
+  logged_sequences_.reserve(kReservedSteps);
+  shape_.sequences.reserve(kReservedSequences);
   clear();
 }
 

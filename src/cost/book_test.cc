@@ -233,6 +233,35 @@ TEST(Book, a_step_allocates_nothing) {
   EXPECT_GT(n_allocations, before) << "the counter counts";
 }
 
+TEST(Book, repricing_gives_the_floors_of_the_new_device_and_keeps_the_times) {
+  const Program program = toy_program();
+  Device faster = toy_device();
+  for (MemoryLevel& level : faster.levels) level.read_rate = BytesPerSecond(90e9);
+  faster.matmul_rate = faster.attention_rate = FlopsPerSecond(1e12);
+  Book book(program, toy_device()), other(program, faster);
+  for (Book* b : {&book, &other}) {
+    run_step(*b, program, {{{12, 0, 1}, {3, 2, 1}}}, Phase::prefill, 1.1, Seconds(1e-5));
+    for (int64_t context = 13; context < 16; ++context)
+      run_step(*b, program, decode_shape(2, context), Phase::decode, 0.9, Seconds(1e-5));
+  }
+  const Seconds floor_before = book.phase(Phase::decode).floor.seconds;
+  ASSERT_TRUE(book.beats_floor());
+  book.reprice(faster, faster);
+  EXPECT_FALSE(book.beats_floor());
+  EXPECT_LT(book.phase(Phase::decode).floor.seconds, floor_before);
+  for (const Phase p : {Phase::prefill, Phase::decode}) {
+    const PhaseTotals &got = book.phase(p), &want = other.phase(p);
+    EXPECT_EQ(got.work, want.work);
+    EXPECT_EQ(got.floor.seconds, want.floor.seconds);
+    EXPECT_EQ(got.floor_without_kv, want.floor_without_kv);
+    EXPECT_EQ(got.wall, want.wall);
+    EXPECT_EQ(got.kernels, want.kernels);
+    EXPECT_EQ(got.steps, want.steps);
+    EXPECT_EQ(got.rows, want.rows);
+    EXPECT_EQ(got.home_rate, want.home_rate);
+  }
+}
+
 TEST(BookDeathTest, a_step_inside_a_step_and_an_op_outside_one_are_our_bugs) {
   const Program program = toy_program();
   Book book(program, toy_device());
