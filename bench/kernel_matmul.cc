@@ -13,6 +13,7 @@
 #include "base/aligned_buffer.h"
 #include "base/rng.h"
 #include "kernels/matmul.h"
+#include "kernels/probe.h"
 #include "tensor/codec.h"
 
 namespace ridge {
@@ -73,16 +74,13 @@ void run(benchmark::State& state, const Case& c) {
       calls * 2.0 * static_cast<double>(c.batch * c.rows * c.cols), benchmark::Counter::kIsRate);
 }
 
-// What a plain read of the same working set reaches: the ceiling of the batch-1 rows.
-void read_sum(benchmark::State& state) {
+// What reading the same working set and nothing else reaches: the ceiling of the batch-1 rows.
+void read_only(benchmark::State& state, Isa isa) {
+  constexpr int64_t kAheadBytes = 4096;
   const AlignedBuffer buffer = random_bytes(kWorkingSetBytes);
   for (auto _ : state) {
-    uint64_t sums[8] = {};
-    const uint64_t* words = buffer.as<uint64_t>();
-    for (int64_t i = 0; i < kWorkingSetBytes / 8; i += 8) {
-      for (int j = 0; j < 8; ++j) sums[j] += words[i + j];
-    }
-    benchmark::DoNotOptimize(sums);
+    probe_kernels(isa).read(buffer.data(), kWorkingSetBytes, kAheadBytes);
+    benchmark::ClobberMemory();
   }
   state.counters["weight_B/s"] = benchmark::Counter(
       static_cast<double>(state.iterations()) * kWorkingSetBytes, benchmark::Counter::kIsRate);
@@ -95,8 +93,9 @@ void register_all() {
   constexpr DType kTypes[] = {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
                               DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k,
                               DType::f32,  DType::f16,  DType::bf16, DType::q2_k};
-  benchmark::RegisterBenchmark("read", read_sum);
   for (Isa isa : cpu_isas()) {
+    benchmark::RegisterBenchmark((std::string(name_of(isa)) + "/read").c_str(),
+                                 [isa](benchmark::State& s) { read_only(s, isa); });
     for (DType dtype : kTypes) {
       for (const auto& [rows, cols] : kShapes) {
         if (cols % block_format(dtype).elements != 0) continue;
