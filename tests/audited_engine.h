@@ -1,6 +1,7 @@
 // An engine of plain ops on memory that remembers which elements were touched, to hold work_of
-// against. Invariant: what it reports is counted from loads, stores and multiply-adds that
-// happened; it contains no formula for bytes or FLOPs. SPDX-License-Identifier: Apache-2.0
+// against. Invariant: what it reports is counted from loads, stores and multiply-adds that were
+// made; it contains no formula for bytes or FLOPs.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cmath>
