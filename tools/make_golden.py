@@ -427,7 +427,7 @@ def make(args):
     golden = head_of(path, g)
     golden["oracle"] = {
         "route": "transformers classes, state filled by hand from gguf.quants.dequantize",
-        "dtype": "float32", "attention": "eager", "threads": THREADS,
+        "dtype": "float32", "attention": "eager", "threads": args.threads,
         "embedding_scale": "sqrt(width) in float32" if g.arch == "gemma3" else "none",
         "max_logit_difference_to_transformers_gguf_loader":
             loader_difference(path, model, passage[:64])}
@@ -469,8 +469,12 @@ def main():
     flags.add_argument("--out", required=True, help="golden JSON to write")
     flags.add_argument("--full-out", help=".npy for all fp32 logits of the passage, (T, vocab)")
     peer_flags(flags)
-    torch.set_num_threads(THREADS)
-    make(flags.parse_args())
+    flags.add_argument("--threads", type=int, default=THREADS,
+                       help="of the oracle; 1 on a busy machine, where threads wait for each other "
+                            "more than they gain")
+    args = flags.parse_args()
+    torch.set_num_threads(args.threads)
+    make(args)
 
 
 if __name__ == "__main__":

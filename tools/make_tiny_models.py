@@ -95,7 +95,7 @@ def tensor_names(m):
 
 
 def random_weight(name, shape, tied, rng):
-    """Scales that keep logits near std 1.5 to 2 and attention peaked enough for positions to matter."""
+    """Scales that keep logits near std 1.5 to 2 and attention peaked, so that positions matter."""
     noise = rng.standard_normal(shape)
     if name.endswith("bias"):
         return 0.5 * noise
