@@ -25,6 +25,7 @@ struct Int8Rows {
   const int32_t* half_sums;  // -32 * sum of each 16 q8, (rows, 2 * blocks); Q6_K only
   int64_t cols;
   int64_t blocks;
+  const std::byte* weights_end;  // of this call's tiles: nothing behind it is worth prefetching
 };
 
 // A few rows of float activations, from the column that a panel starts at.
@@ -84,7 +85,8 @@ void matmul_int8_tiles(const PackedView& w, const Activations& x, int64_t tile_b
                     x.block_sum + r * blocks,
                     half_sums + (r - r0) * 2 * blocks,
                     w.cols,
-                    blocks};
+                    blocks,
+                    w.data + tile_end * bytes};
   };
   const auto output = [&](int64_t t, int64_t r) {
     return output_of(w, t, y + r * y_stride, y_stride, accumulate);
