@@ -1,9 +1,10 @@
 // The AVX2 family. Two vectors hold 4 columns of rows 0-7 and 8-15 of a tile as bytes; vpmaddubsw
-// multiplies them with 4 broadcast activations and sums pairs in int16, which are added up as long
-// as they cannot overflow (|x| <= 127): 15 * 127 * 2 * 8 groups, 31 * 127 * 2 * 4, 63 * 127 * 2 *
-// 2, 128 * 127 * 2 * 1 are all below 2^15. The invariant: an output's float additions are the same
-// instructions in the same order whatever the number of rows; only integer sums, which are exact,
-// are cut differently. SPDX-License-Identifier: Apache-2.0
+// multiplies them with 4 broadcast activations and sums pairs in int16. Those are added up as long
+// as they stay below 2^15 with |x| <= 127: eight groups of 4-bit weights (15 x 127 x 2 x 8), four
+// of 5 bits (31 x 127 x 2 x 4), two of 6 bits (63 x 127 x 2 x 2), one of 8 bits (128 x 127 x 2).
+// The invariant: an output's float additions are the same instructions in the same order whatever
+// the number of rows; only integer sums, which are exact, are cut differently.
+// SPDX-License-Identifier: Apache-2.0
 #if defined(__x86_64__)
 #include <immintrin.h>
 
