@@ -144,6 +144,7 @@ Result<int> chat(RunFlags flags) {
   }
   RIDGE_TRY(const std::unique_ptr<Workbench> bench, set_up(flags));
   RIDGE_TRY(ChatTemplate chat_template, ChatTemplate::create(bench->model->chat_template_source()));
+  announce(*bench, flags);
   return Chat(*bench, flags, std::move(chat_template)).loop();
 }
 

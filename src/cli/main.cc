@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,12 @@ int main(int argc, char** argv) {
     ridge::Command command = add(app);
     commands.emplace_back(app.get_subcommands({}).back(), std::move(command));
   }
+  const std::string first = argc > 1 ? argv[1] : "-";
+  const bool is_command = std::any_of(commands.begin(), commands.end(),
+                                      [&](const auto& c) { return c.first->get_name() == first; });
+  if (first[0] != '-' && !is_command)
+    return ridge::fail({ridge::ErrorCode::usage,
+                        fmt::format("'{}' is not a command; 'ridge --help' lists them", first)});
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version

@@ -38,8 +38,8 @@ Result<std::string> read_stream(std::FILE* stream, const std::string& name) {
 }
 
 Result<std::string> read_prompt(const RunFlags& flags) {
-  if (flags.has_prompt && !flags.prompt_file.empty())
-    return Error{ErrorCode::usage, "-p and -f exclude each other"};
+  if (int{flags.has_prompt} + int{!flags.prompt_file.empty()} + int{!flags.source.empty()} > 1)
+    return Error{ErrorCode::usage, "-p, -f and - exclude one another"};
   if (flags.has_prompt) return flags.prompt;
   const bool from_stdin = flags.prompt_file.empty() || flags.prompt_file == "-";
   if (from_stdin) return read_stream(stdin, "standard input");
@@ -71,7 +71,7 @@ Result<std::vector<TokenId>> encode_prompt(const RunFlags& flags, const Model& m
 
 Result<int> run(RunFlags flags) {
   RIDGE_TRY(const std::string prompt, read_prompt(flags));
-  if (prompt.empty() && !flags.raw)
+  if (prompt.empty())
     return Error{ErrorCode::invalid_input,
                  "the prompt is empty (give -p TEXT, -f FILE, or text on standard input)"};
   if (!is_valid_utf8(prompt))
@@ -79,6 +79,8 @@ Result<int> run(RunFlags flags) {
   flags.sampling.seed = flags.seed.value_or(std::random_device{}());
   RIDGE_TRY(const std::unique_ptr<Workbench> bench, set_up(flags));
   RIDGE_TRY(const std::vector<TokenId> ids, encode_prompt(flags, *bench->model, prompt));
+  RIDGE_RETURN_IF_ERROR(bench->session->check_room(static_cast<int64_t>(ids.size())));
+  announce(*bench, flags);
   install_signal_handlers();
 
   const GenerateOptions options{.max_tokens = flags.max_tokens,
@@ -109,6 +111,8 @@ Command add_run_command(CLI::App& app) {
   sub->footer("Example: ridge run model.gguf -p 'Why is the sky blue?' -n 128 --temp 0");
   auto flags = std::make_shared<RunFlags>();
   add_generation_flags(*sub, *flags);
+  sub->add_option("SOURCE", flags->source, "-: read the prompt from standard input")
+      ->check(CLI::IsMember({"-"}));
   auto* prompt = sub->add_option("-p,--prompt", flags->prompt, "the prompt");
   sub->add_option("-f,--file", flags->prompt_file,
                   "read the prompt from a file; -: standard input");

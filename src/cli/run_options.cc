@@ -47,6 +47,27 @@ int64_t free_memory_bytes() {
   return int64_t{4} << 30;  // unknown: a cautious guess
 }
 
+// CLI11's own Range lets NaN through, and its unsigned parser takes -1.
+CLI::Validator finite_range(double low, double high) {
+  return {[=](std::string& text) -> std::string {
+            double value = 0;
+            const bool is_number = CLI::detail::lexical_cast(text, value);
+            if (is_number && value >= low && value <= high) return {};
+            return fmt::format("'{}' is not a number from {} to {}", text, low, high);
+          },
+          fmt::format("[{} - {}]", low, high)};
+}
+
+CLI::Validator whole_number() {
+  return {[](std::string& text) -> std::string {
+            const bool digits = !text.empty() && text.size() <= 20 &&
+                                text.find_first_not_of("0123456789") == std::string::npos;
+            if (digits) return {};
+            return fmt::format("'{}' is not a whole number from 0 to 2^64 - 1", text);
+          },
+          "WHOLE"};
+}
+
 struct ContextChoice {
   int64_t tokens;
   std::string why;
@@ -117,28 +138,28 @@ void add_generation_flags(CLI::App& app, RunFlags& f) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   app.add_option("--threads", f.threads, "threads (default: from the measured bandwidth curve)")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--seed", f.seed, "seed of the sampler (default: random)");
+  app.add_option("--seed", f.seed, "seed of the sampler (default: random)")->check(whole_number());
   auto& s = f.sampling;
   app.add_option("--temp", s.temperature, "temperature, 0: greedy")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(finite_range(0.0, 100.0))
       ->capture_default_str();
   app.add_option("--top-k", s.top_k, "keep the k best tokens, 0: off")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->capture_default_str();
   app.add_option("--top-p", s.top_p, "keep the best tokens of this total probability, 1: off")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(finite_range(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--min-p", s.min_p, "drop tokens less likely than this share of the best, 0: off")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(finite_range(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--repeat-penalty", s.repetition_penalty, "divides logits of tokens seen, 1: off")
-      ->check(CLI::Range(0.01, 100.0))
+      ->check(finite_range(0.01, 100.0))
       ->capture_default_str();
   app.add_option("--frequency-penalty", s.frequency_penalty, "subtracted per occurrence")
-      ->check(CLI::Range(-100.0, 100.0))
+      ->check(finite_range(-100.0, 100.0))
       ->capture_default_str();
   app.add_option("--presence-penalty", s.presence_penalty, "subtracted once if seen")
-      ->check(CLI::Range(-100.0, 100.0))
+      ->check(finite_range(-100.0, 100.0))
       ->capture_default_str();
   app.add_option("--penalty-window", s.penalty_window, "last tokens that the penalties look at")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
@@ -179,6 +200,7 @@ Result<std::unique_ptr<Workbench>> set_up(const RunFlags& flags) {
             }));
   progress.clear();
   RIDGE_TRY(const ContextChoice context, choose_context(flags, bench->model->spec()));
+  bench->context_why = context.why;
   bench->prefill_device = device_of(bench->machine, bench->prefill_threads, flags.exact);
   bench->decode_device = device_of(bench->machine, bench->decode_threads, flags.exact);
   bench->book =
@@ -190,15 +212,18 @@ Result<std::unique_ptr<Workbench>> set_up(const RunFlags& flags) {
                                                .prefill_threads = bench->prefill_threads,
                                                .decode_threads = bench->decode_threads});
   bench->load_time = now() - start;
-  if (!flags.json)
-    note(fmt::format(
-        "context {} tokens ({}; KV cache up to {:.0f} MB), threads: {} prefill, {} "
-        "decode ({}), {}",
-        context.tokens, context.why, static_cast<double>(bench->session->kv_bytes()) * 1e-6,
-        bench->prefill_threads, bench->decode_threads,
-        flags.threads > 0 ? "--threads" : "the fewest that reach full bandwidth",
-        name_of(bench->isa)));
   return bench;
+}
+
+void announce(const Workbench& bench, const RunFlags& flags) {
+  if (flags.json) return;
+  note(fmt::format(
+      "context {} tokens ({}; KV cache up to {:.0f} MB), threads: {} prefill, {} decode ({}), {}",
+      bench.session->context(), bench.context_why,
+      static_cast<double>(bench.session->kv_bytes()) * 1e-6, bench.prefill_threads,
+      bench.decode_threads,
+      flags.threads > 0 ? "--threads" : "decode: the fewest that reach the full bandwidth",
+      name_of(bench.isa)));
 }
 
 }  // namespace ridge

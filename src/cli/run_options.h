@@ -20,6 +20,7 @@ namespace ridge {
 struct RunFlags {
   std::string model;
   std::string prompt, prompt_file;
+  std::string source;  // "-": standard input
   bool has_prompt = false;
   std::string system;
   int64_t max_tokens = -1;
@@ -47,11 +48,13 @@ struct Workbench {
   Device decode_device, prefill_device;
   std::unique_ptr<Book> book;
   std::unique_ptr<Session> session;
+  std::string context_why;
   Seconds load_time;
 };
 
-// Loads everything, telling on stderr what was chosen and why.
 Result<std::unique_ptr<Workbench>> set_up(const RunFlags& flags);
+// Tells on stderr what was chosen and why.
+void announce(const Workbench& bench, const RunFlags& flags);
 
 // Set by Ctrl-C; the generation loop ends at the next token.
 extern std::atomic<bool> g_cancelled;

@@ -76,6 +76,18 @@ Session::Session(const Model& model, ThreadPool& pool, Book& book, const Session
   tokens_.reserve(static_cast<size_t>(options.context) + 1);
 }
 
+Status Session::check_room(int64_t n) const {
+  const int64_t length = static_cast<int64_t>(tokens_.size()) + n;
+  if (cached_ == length)
+    return Error{ErrorCode::invalid_input, "the prompt is empty: there is no token to begin with"};
+  if (length > options_.context)
+    return Error{ErrorCode::invalid_input,
+                 fmt::format("the prompt has {} tokens and the context holds {}: shorten it or "
+                             "raise --ctx",
+                             length, options_.context)};
+  return {};
+}
+
 void Session::truncate(int64_t length) {
   if (length >= static_cast<int64_t>(tokens_.size())) return;
   tokens_.resize(static_cast<size_t>(length));
@@ -122,14 +134,7 @@ Result<Generation> Session::generate(std::span<const TokenId> prompt,
                                      const GenerateOptions& options,
                                      const std::function<void(const std::string&)>& on_text,
                                      const std::atomic<bool>& cancelled) {
-  const auto length = static_cast<int64_t>(tokens_.size() + prompt.size());
-  if (cached_ == length)
-    return Error{ErrorCode::invalid_input, "the prompt is empty: there is no token to begin with"};
-  if (length > options_.context)
-    return Error{ErrorCode::invalid_input,
-                 fmt::format("the prompt has {} tokens and the context holds {}: shorten it or "
-                             "raise --ctx",
-                             length, options_.context)};
+  RIDGE_RETURN_IF_ERROR(check_room(static_cast<int64_t>(prompt.size())));
   const Seconds start = now();
   Seconds step_begin = start;
   tokens_.insert(tokens_.end(), prompt.begin(), prompt.end());

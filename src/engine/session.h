@@ -54,6 +54,8 @@ class Session {
                               const std::function<void(const std::string&)>& on_text,
                               const std::atomic<bool>& cancelled);
 
+  // Error, if `n` more tokens would leave nothing to do or not fit.
+  Status check_room(int64_t n) const;
   // Forgets all tokens from `length` on.
   void truncate(int64_t length);
   // Tokens of the sequence: those in the cache, and at most one that is not fed yet.
