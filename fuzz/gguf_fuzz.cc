@@ -1,6 +1,7 @@
 // libFuzzer target: a GGUF file of any bytes gives a model or an error, never a crash, and every
 // tensor that it returns can be read to its last byte. Without libFuzzer,
-// tests/hostile_gguf_test.cc calls the same function. SPDX-License-Identifier: Apache-2.0
+// tests/hostile_gguf_test.cc calls the same function.
+// SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 #include <cstdint>
 

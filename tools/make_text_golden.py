@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Usage: make_text_golden.py --smollm2 SmolLM2.gguf --gemma3 gemma3.gguf [--out tests/data/text]
 
-Needs: gguf, tokenizers, sentencepiece, protobuf, jinja2. With --peer PYTHON (an interpreter that has
-llama-cpp-python) the ids are also compared with llama.cpp's; differences are printed, not written.
+Needs: gguf, tokenizers, sentencepiece, protobuf, jinja2. With --peer PYTHON (an interpreter that
+has llama-cpp-python) the ids are also compared with llama.cpp's; differences are printed, not written.
 
 Files written, each below 200 KB:
   smollm2_ids.json, gemma3_ids.json   ids of nasty strings, from the model's own vocabulary
@@ -56,12 +56,15 @@ NASTY = [
     "\u4f60\u597d\uff0c\u4e16\u754c\uff01\u4eca\u5929\u5929\u6c14\u5f88\u597d\u3002",
     "\u3053\u3093\u306b\u3061\u306f\u4e16\u754c\u3001\u30ab\u30bf\u30ab\u30ca\u30fc\u3002",
     "\uc548\ub155\ud558\uc138\uc694 \uc138\uacc4",
-    "\u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645\u060c \u0643\u064e\u062a\u064e\u0628\u064e",
+    "\u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645\u060c "
+    "\u0643\u064e\u062a\u064e\u0628\u064e",
     "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd",
     "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35\u0e0a\u0e32\u0e27\u0e42\u0e25\u0e01 \u0e44\u0e17\u0e22",
     "\u0928\u092e\u0938\u094d\u0924\u0947 \u0926\u0941\u0928\u093f\u092f\u093e",
-    "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! \u0401\u043b\u043a\u0430 \u0457\u0436\u0430\u043a",
-    "\U0001f600\U0001f44d\U0001f3fd \U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466 \U0001f1e9\U0001f1ea \u2764\ufe0f",
+    "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! "
+    "\u0401\u043b\u043a\u0430 \u0457\u0436\u0430\u043a",
+    "\U0001f600\U0001f44d\U0001f3fd \U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466 "
+    "\U0001f1e9\U0001f1ea \u2764\ufe0f",
     "e\u0301 a\u030a n\u0303o \u1e9b\u0323 Zalgo: h\u0335\u0321\u0322e\u0338l\u0337l\u0334o\u0336",
     "tab\tseparated\t\tvalues\t\t\t\n\ttrailing \t \n",
     "line1\nline2\n\nline3\r\nline4\r\r\n\n\n  indented\n    more\n",
@@ -101,7 +104,8 @@ def random_strings(count, seed):
     alphabet = (
         list(" \n\t'.,0123456789<>|_\r") * 2
         + list("aeiostnrlEST" * 3)
-        + ["\u00e9", "\u4e2d", "\u0e01", "\u0301", "\U0001f600", "\u200d", "\u00a0", "\u2581", "\x01"]
+        + ["\u00e9", "\u4e2d", "\u0e01", "\u0301", "\U0001f600", "\u200d", "\u00a0", "\u2581"]
+        + ["\x01"]
         + ["the", " and", "ing", "'s", "'ll", "  ", "\n\n", "<b>", "</b>", "<|im_end|>", "<eos>"]
     )
     return ["".join(rng.choices(alphabet, k=rng.randint(1, 40))) for _ in range(count)]
@@ -165,7 +169,8 @@ def gemma3_tokenizers(path):
     made = []
     for with_control in (False, True):
         tok = Tokenizer(
-            models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+            models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True,
+                       byte_fallback=True)
         )
         tok.normalizer = normalizers.Replace(" ", "\u2581")
         tok.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
@@ -210,7 +215,8 @@ import json, sys
 from llama_cpp import Llama
 m = Llama(sys.argv[1], vocab_only=True, verbose=False)
 texts = json.load(open(sys.argv[2]))
-print(json.dumps([[m.tokenize(t.encode(), add_bos=False, special=s) for s in (False, True)] for t in texts]))
+ids = lambda t, s: m.tokenize(t.encode(), add_bos=False, special=s)
+print(json.dumps([[ids(t, s) for s in (False, True)] for t in texts]))
 """
 
 
@@ -271,18 +277,20 @@ def byte_ends(name, text):
 def utf8_cases(seed):
     rng = random.Random(seed)
     fixed = [
-        b"", b"abc", "h\u00e9\u4e2d\U0001f600".encode(), b"\x80", b"\xbf\xbf", b"\xc0\x80", b"\xc1\xbf",
+        b"", b"abc", "h\u00e9\u4e2d\U0001f600".encode(), b"\x80", b"\xbf\xbf", b"\xc0\x80",
+        b"\xc1\xbf",
         b"\xc2", b"\xc2a", b"\xe0\x80\x80", b"\xe0\x9f\xbf", b"\xe0\xa0", b"\xe4\xb8", b"\xe4\xb8a",
         b"\xed\xa0\x80", b"\xed\xbf\xbf", b"\xed\x9f\xbf", b"\xf0\x80\x80\x80", b"\xf0\x8f\xbf\xbf",
         b"\xf0\x90\x80", b"\xf0\x9f\x98", b"\xf0\x9f\x98\xf0\x9f\x98\x80", b"\xf4\x8f\xbf\xbf",
         b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xff\xfe\xfd", b"a\xf0\x9fb\xe4c\xc3d", b"\xf0",
         "\U0001f468\u200d\U0001f469\u200d\U0001f467".encode(),
     ]
-    pool = [0x61, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xDF, 0xE0, 0xE4, 0xED, 0xEF, 0xF0,
-            0xF1, 0xF4, 0xF5, 0xFF]
+    pool = [0x61, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xDF, 0xE0, 0xE4, 0xED, 0xEF,
+            0xF0, 0xF1, 0xF4, 0xF5, 0xFF]
     drawn = [bytes(rng.choices(pool, k=rng.randint(1, 14))) for _ in range(600)]
     return [
-        {"bytes": b.hex(), "text": b.decode("utf-8", "replace").encode().hex()} for b in fixed + drawn
+        {"bytes": b.hex(), "text": b.decode("utf-8", "replace").encode().hex()}
+        for b in fixed + drawn
     ]
 
 

@@ -9,10 +9,10 @@ namespace ridge {
 
 }  // namespace ridge
 
-#define CHECK(condition)                                           \
-  do {                                                             \
-    if (!(condition)) [[unlikely]]                                 \
-      ::ridge::check_failed(#condition, __FILE__, __LINE__);       \
+#define CHECK(condition)                                     \
+  do {                                                       \
+    if (!(condition)) [[unlikely]]                           \
+      ::ridge::check_failed(#condition, __FILE__, __LINE__); \
   } while (0)
 
 #ifdef NDEBUG

@@ -83,10 +83,9 @@ using Status = Result<void>;
 #define RIDGE_CONCAT(a, b) RIDGE_CONCAT_INNER(a, b)
 
 // Returns the error of `expression` from the enclosing function, if it has one.
-#define RIDGE_RETURN_IF_ERROR(expression)                              \
-  do {                                                                 \
-    if (auto ridge_status = (expression); !ridge_status.has_value())   \
-      return ridge_status.error();                                     \
+#define RIDGE_RETURN_IF_ERROR(expression)                                                         \
+  do {                                                                                            \
+    if (auto ridge_status = (expression); !ridge_status.has_value()) return ridge_status.error(); \
   } while (0)
 
 // RIDGE_TRY(auto x, f()): x is f()'s value, or the enclosing function returns f()'s error.

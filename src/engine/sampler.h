@@ -1,5 +1,7 @@
 // Chooses the next token from logits: penalties, temperature, top-k, top-p, min-p, seeded. Greedy
-// at temperature 0. Allocates nothing after construction. SPDX-License-Identifier: Apache-2.0
+// at temperature 0. Allocates nothing after construction.
+//
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // One sequence and the generation loop that run and chat share: prefill in chunks, then one step
 // per token, until a limit, a stop string, an end-of-turn token or a cancellation. The KV cache
-// stays between calls: only tokens that are not in it are prefilled. SPDX-License-Identifier:
-// Apache-2.0
+// stays between calls: only tokens that are not in it are prefilled.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
-// Softmax attention over a paged KV cache. Masks come from absolute positions: the query at position
-// p sees keys at <= p and, with a window w, > p - w. The KV range is cut at fixed absolute positions
-// (kAttentionSplitTokens); pieces are merged in order by (max, sum, output): the result depends on
-// neither threads, nor prefill chunks, nor who computed which piece. Heads of one group read the
-// cache once.
+// Softmax attention over a paged KV cache. Masks come from absolute positions: the query at
+// position p sees keys at <= p and, with a window w, > p - w. The KV range is cut at fixed absolute
+// positions (kAttentionSplitTokens); pieces are merged in order by (max, sum, output): the result
+// depends on neither threads, nor prefill chunks, nor who computed which piece. Heads of one group
+// read the cache once.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <map>
-#include <string_view>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensor/dtype.h"

@@ -1,5 +1,6 @@
 // The layout of one KV block: what one layer and one KV head keep of one page of tokens. Keys are
-// stored transposed, so that scores of consecutive tokens are one vector and need no horizontal sum:
+// stored transposed, so that scores of consecutive tokens are one vector and need no horizontal
+// sum:
 //   K (head_dim, kKvPageTokens), then V (kKvPageTokens, head_dim), both in the cache's dtype.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
