@@ -5,7 +5,8 @@
 """Usage: make_text_golden.py --smollm2 SmolLM2.gguf --gemma3 gemma3.gguf [--out tests/data/text]
 
 Needs: gguf, tokenizers, sentencepiece, protobuf, jinja2. With --peer PYTHON (an interpreter that
-has llama-cpp-python) the ids are also compared with llama.cpp's; differences are printed, not written.
+has llama-cpp-python) the ids are also compared with llama.cpp's; differences are printed, not
+written.
 
 Files written, each below 200 KB:
   smollm2_ids.json, gemma3_ids.json   ids of nasty strings, from the model's own vocabulary
