@@ -21,7 +21,9 @@ TEST(PagePool, no_page_leaks_or_is_owned_twice_under_random_growth) {
       if (tokens / kKvPageTokens >= before) {
         const bool fits = kv_pages_for(tokens) - before <= pool.n_free();
         EXPECT_EQ(table.grow_to(tokens), fits);
-        if (!fits) EXPECT_EQ(table.size(), before) << "a refused growth must change nothing";
+        if (!fits) {
+          EXPECT_EQ(table.size(), before) << "a refused growth must change nothing";
+        }
       } else {
         table.truncate(tokens);
       }
