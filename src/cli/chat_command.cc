@@ -91,7 +91,8 @@ class Chat {
     const GenerateOptions options{.max_tokens = flags_.max_tokens,
                                   .sampling = flags_.sampling,
                                   .stops = flags_.stops,
-                                  .ignore_eos = flags_.ignore_eos};
+                                  .ignore_eos = flags_.ignore_eos,
+                                  .hash_logits = flags_.verbose};
     const auto show = [](const std::string& piece) {
       std::fwrite(piece.data(), 1, piece.size(), stdout);
       std::fflush(stdout);

@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,19 @@ std::string version_text() {
   const auto isa = ridge::selected_isa();
   return fmt::format("ridge {}\nisa: {}", RIDGE_VERSION,
                      isa ? ridge::name_of(*isa) : isa.error().message);
+}
+
+// What was computed but could not be written (a full disk) is a failure.
+int checked(const ridge::Command& command) {
+  constexpr const char* kNotWritten = "standard output could not be written to its end";
+  int code = ridge::kExitFailed;
+  try {
+    code = command();
+  } catch (const std::system_error&) {  // fmt::print's only word for it
+    return ridge::fail({ridge::ErrorCode::io, kNotWritten});
+  }
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  return ridge::fail({ridge::ErrorCode::io, kNotWritten});
 }
 
 }  // namespace
@@ -50,6 +65,6 @@ int main(int argc, char** argv) {
     return ridge::fail({ridge::ErrorCode::usage, error.what()});
   }
   for (const auto& [sub, command] : commands)
-    if (sub->parsed()) return command();
+    if (sub->parsed()) return checked(command);
   return ridge::kExitUsage;
 }

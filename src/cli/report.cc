@@ -150,6 +150,9 @@ std::string run_table(const Workbench& bench, const RunFlags& flags, const Gener
       "x {:.0f} GFLOP/s {}).\nPeaks: {}; finish: {}.\n",
       bench.prefill_device.matmul_rate.value * kGiga, bench.prefill_device.matmul_arithmetic,
       bench.decode_device.source, name_of(generation.reason));
+  if (flags.verbose)
+    out += fmt::format("Hash of the logits of these {} tokens: {:016x}\n", generation.tokens.size(),
+                       generation.logits_hash);
   if (flags.profile) {
     out += "\n" + profile_rows(*bench.book, Phase::prefill);
     if (decode.steps > 0) out += "\n" + profile_rows(*bench.book, Phase::decode);
@@ -171,6 +174,7 @@ std::string run_json(const Workbench& bench, const RunFlags& flags, size_t promp
             {"isa", name_of(bench.isa)},
             {"prefill", phase_json(bench.book->phase(Phase::prefill))},
             {"decode", phase_json(bench.book->phase(Phase::decode))}};
+  if (flags.verbose) json["logits_hash"] = fmt::format("{:016x}", generation.logits_hash);
   if (flags.profile) {
     json["prefill"]["ops"] = profile_json(*bench.book, Phase::prefill);
     json["decode"]["ops"] = profile_json(*bench.book, Phase::decode);

@@ -86,7 +86,8 @@ Result<int> run(RunFlags flags) {
   const GenerateOptions options{.max_tokens = flags.max_tokens,
                                 .sampling = flags.sampling,
                                 .stops = flags.stops,
-                                .ignore_eos = flags.ignore_eos};
+                                .ignore_eos = flags.ignore_eos,
+                                .hash_logits = flags.verbose};
   const auto show = [&](const std::string& text) {
     if (flags.json) return;
     std::fwrite(text.data(), 1, text.size(), stdout);

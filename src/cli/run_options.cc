@@ -173,7 +173,7 @@ void add_generation_flags(CLI::App& app, RunFlags& f) {
   app.add_flag("--ignore-eos", f.ignore_eos, "generate on past the end of the turn");
   app.add_flag("--exact", f.exact, "fp32 activations and KV cache, for comparison with an oracle");
   app.add_flag("--profile", f.profile, "add a row per kind of op to the table");
-  app.add_flag("--verbose", f.verbose, "tell what was chosen and print a hash of the last logits");
+  app.add_flag("--verbose", f.verbose, "print a hash of the logits, for comparing two runs");
 }
 
 Result<std::unique_ptr<Workbench>> set_up(const RunFlags& flags) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/clock.h"
@@ -57,6 +58,14 @@ class TextAssembler {
   const std::function<void(const std::string&)>& on_text_;
   std::string text_;
 };
+
+// FNV-1a over the words of `n` numbers, going on from `hash` (0: begin).
+uint64_t hash_on(uint64_t hash, const float* numbers, int64_t n) {
+  if (hash == 0) hash = 0xcbf29ce484222325;
+  for (int64_t i = 0; i < n; ++i)
+    hash = (hash ^ std::bit_cast<uint32_t>(numbers[i])) * 0x100000001b3;
+  return hash;
+}
 
 }  // namespace
 
@@ -149,6 +158,8 @@ Result<Generation> Session::generate(std::span<const TokenId> prompt,
     return result;
   }
   for (Phase phase = Phase::prefill; logits != nullptr; phase = Phase::decode) {
+    if (options.hash_logits)  // before the sampler, which writes into them
+      result.logits_hash = hash_on(result.logits_hash, logits, executor_.vocab_size());
     const TokenId token = sampler.sample(logits, tokens_);
     const bool ends = !options.ignore_eos && model_.tokenizer().ends_generation(token);
     result.tokens.push_back(token);

@@ -24,13 +24,15 @@ struct GenerateOptions {
   SamplingParams sampling;
   std::vector<std::string> stops;
   bool ignore_eos = false;
+  bool hash_logits = false;  // costs time outside kernels
 };
 
 struct Generation {
   std::string text;             // valid UTF-8, without the stop string
   std::vector<TokenId> tokens;  // generated, the ending token included
   FinishReason reason = FinishReason::length;
-  Seconds ttft;  // from the call to the first token: prefill and one sampling
+  uint64_t logits_hash = 0;  // of every row that was sampled from, if asked for
+  Seconds ttft;              // from the call to the first token: prefill and one sampling
 };
 
 struct SessionOptions {
