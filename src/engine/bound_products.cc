@@ -1,6 +1,7 @@
 // Matrix products that share one input, with the norm before them and the gate after them where the
 // Program fused those. The input is normed and quantised once; then the team shares out the tiles
-// of all products together. SPDX-License-Identifier: Apache-2.0
+// of all products together.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "engine/bound_op.h"

@@ -2,6 +2,7 @@
 #include "engine/step_memory.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace ridge {
 
@@ -36,6 +37,8 @@ StepMemory::StepMemory(const Program& program, const StepLimits& limits,
     if (!is_logits) widest = std::max(widest, widths_[b]);
   }
   buffer_memory_ = AlignedBuffer(static_cast<size_t>(floats) * sizeof(float));
+  // The first step must be as fast as the tenth: pages are touched here.
+  std::memset(buffer_memory_.data(), 0, buffer_memory_.size());
   for (size_t b = 0; b < kBufferCount; ++b)
     if (widths_[b] > 0) buffers_[b] = buffer_memory_.as<float>() + offsets[b];
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/weight_store.h"
 
-#include <atomic>
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -14,6 +14,8 @@ namespace ridge {
 namespace {
 
 constexpr size_t kAlignment = 64;
+// Bytes of a tensor that one thread has mapped at a time while it repacks them.
+constexpr int64_t kSliceBytes = int64_t{4} << 20;
 
 size_t align_up(size_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -64,38 +66,52 @@ Result<WeightStore> WeightStore::load(const GgufFile& file, const Program& progr
   return store;
 }
 
-// All threads repack one tensor together: each first touches the tiles that it will read later, and
-// only one tensor's mapped pages are in memory beside the repacked ones.
+// Repacks tiles [begin, end) of one tensor, letting go of the file's pages slice by slice, so that
+// a large tensor is never in memory twice.
+Status WeightStore::fill_tiles(const GgufFile& file, const Entry& entry, int64_t begin,
+                               int64_t end) {
+  const TensorView& w = entry.tensor->view;
+  const int64_t step = std::max<int64_t>(1, kSliceBytes / (kTileRows * w.row_bytes()));
+  for (int64_t tile = begin; tile < end; tile += step) {
+    const int64_t tile_end = std::min(end, tile + step);
+    const int64_t row = tile * kTileRows;
+    const int64_t rows = std::min(w.rows, tile_end * kTileRows) - row;
+    RIDGE_RETURN_IF_ERROR(check_finite(*entry.tensor, row, rows));
+    pack_tiles(w, tile, tile_end, arena_.data() + entry.offset);
+    file.release(*entry.tensor, row, rows);
+  }
+  return {};
+}
+
+Status WeightStore::fill_vector(const Entry& entry) {
+  const TensorView& w = entry.tensor->view;
+  RIDGE_RETURN_IF_ERROR(check_finite(*entry.tensor));
+  decode(w.dtype, w.data, w.cols, reinterpret_cast<float*>(arena_.data() + entry.offset));
+  return {};
+}
+
+// All threads repack each tensor together: each first touches the tiles that it will read later.
 Status WeightStore::fill(const GgufFile& file, ThreadPool& pool, const LoadProgress& progress) {
-  std::atomic<bool> failed{false};
   std::mutex error_mutex;
   std::optional<Error> error;
-  int64_t done = 0, total = 0;
+  int64_t total = 0;
   for (const auto& [name, entry] : entries_) total += entry.tensor->view.bytes();
   pool.run(pool.size(), [&](const ThreadPool::Team& team) {
-    for (auto& [name, entry] : entries_) {
-      const TensorView& w = entry.tensor->view;
-      std::byte* out = arena_.data() + entry.offset;
-      const auto tiles = team.share_of(entry.is_vector ? 1 : entry.view.tiles());
-      const int64_t row_begin = std::min(w.rows, tiles.begin * kTileRows);
-      const int64_t row_end = std::min(w.rows, tiles.end * kTileRows);
-      const Status finite = check_finite(*entry.tensor, row_begin, row_end - row_begin);
-      if (!finite) {
+    int64_t done = 0;
+    for (const auto& [name, entry] : entries_) {
+      const auto tiles = team.share_of(entry.view.tiles());
+      Status status;
+      if (!entry.is_vector)
+        status = fill_tiles(file, entry, tiles.begin, tiles.end);
+      else if (team.index == 0)
+        status = fill_vector(entry);
+      if (!status) {
         const std::lock_guard lock(error_mutex);
-        error = finite.error();
-        failed = true;
-      } else if (!entry.is_vector) {
-        pack_tiles(w, tiles.begin, tiles.end, out);
-      } else if (team.index == 0) {
-        decode(w.dtype, w.data, w.cols, reinterpret_cast<float*>(out));
+        if (!error) error = status.error();
+        return;  // there is no barrier: the others end by themselves
       }
-      team.barrier();
-      if (failed) return;
-      if (team.index == 0) {
-        file.release(*entry.tensor);
-        done += w.bytes();
-        if (progress) progress(done, total);
-      }
+      done += entry.tensor->view.bytes();
+      if (team.index == 0 && progress) progress(done, total);
     }
   });
   if (error) return *error;

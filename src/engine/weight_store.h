@@ -37,6 +37,8 @@ class WeightStore {
     size_t offset = 0;
     PackedView view;
   };
+  Status fill_tiles(const GgufFile& file, const Entry& entry, int64_t begin, int64_t end);
+  Status fill_vector(const Entry& entry);
   Status fill(const GgufFile& file, ThreadPool& pool, const LoadProgress& progress);
 
   std::map<std::string, Entry> entries_;

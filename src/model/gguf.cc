@@ -218,13 +218,14 @@ Result<bool> GgufFile::boolean(std::string_view key) const {
   return wrong_type(key, "true or false");
 }
 
-void GgufFile::release(const GgufTensor& tensor) const {
+void GgufFile::release(const GgufTensor& tensor, int64_t first_row, int64_t row_count) const {
+  const std::byte* data = tensor.view.row(first_row);
   for (const MappedFile& file : files_) {
     const std::byte* start = file.bytes().data();
     const std::byte* end = start + file.bytes().size();
-    const std::byte* data = tensor.view.data;
     if (std::less_equal<>{}(start, data) && std::less<>{}(data, end)) {
-      file.release(static_cast<size_t>(data - start), static_cast<size_t>(tensor.view.bytes()));
+      file.release(static_cast<size_t>(data - start),
+                   static_cast<size_t>(row_count * tensor.view.row_bytes()));
       return;
     }
   }

@@ -50,8 +50,8 @@ class GgufFile {
   Result<bool> boolean(std::string_view key) const;
   bool has(std::string_view key) const;
 
-  // Tells the kernel that a tensor's pages are no longer needed (after repacking).
-  void release(const GgufTensor& tensor) const;
+  // Tells the kernel that the pages of some rows are no longer needed (after repacking).
+  void release(const GgufTensor& tensor, int64_t first_row, int64_t row_count) const;
 
  private:
   static Result<GgufFile> parse_part(std::span<const std::byte> bytes, const std::string& name);
