@@ -54,7 +54,8 @@ class CliRun(CliTest):
                                  self.answer("--threads", "2", *mode)["tokens"])
 
     def test_a_seed_repeats_itself(self):
-        hot = ("run", MODEL, "--raw", "-p", "a", "-n", "24", "--temp", "2", "--ignore-eos", "--json")
+        hot = ("run", MODEL, "--raw", "-p", "a", "-n", "24", "--temp", "2", "--ignore-eos",
+               "--json")
         texts = [json.loads(self.ask(*hot, "--seed", seed)[0])["tokens"]
                  for seed in ("1", "1", "2")]
         self.assertEqual(texts[0], texts[1])
