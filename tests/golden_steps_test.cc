@@ -1,6 +1,7 @@
 // One sequence fed in whatever way gives the same logits, bit for bit: any chunks, any number of
 // threads, token by token, after truncation, in either mode. The lengths cross pages (64), KV
-// splits (256), windows and row blocks. SPDX-License-Identifier: Apache-2.0
+// splits (256), windows and row blocks.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <cstring>
