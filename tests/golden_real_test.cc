@@ -43,12 +43,18 @@ class GoldenReal : public testing::TestWithParam<RealModel> {
     if (m == nullptr) m = std::make_unique<TestModel>(path_, ModelOptions{.exact = exact});
     return *m;
   }
-  // The plain family is slow: it shows its agreement on fewer prompts.
+  // The plain family is slow: it shows its agreement on fewer prompts and shorter continuations.
   std::vector<nlohmann::json> prompts() const {
     std::vector<nlohmann::json> chosen;
-    for (const auto& prompt : golden_["prompts"])
-      if (test_isa() != Isa::plain || prompt["ids"].size() <= 24) chosen.push_back(prompt);
-    if (test_isa() == Isa::plain && chosen.size() > 3) chosen.resize(3);
+    for (nlohmann::json prompt : golden_["prompts"]) {
+      if (test_isa() == Isa::plain) {
+        if (prompt["ids"].size() > 24 || chosen.size() == 2) continue;
+        std::vector<TokenId> greedy = prompt["greedy"];
+        greedy.resize(16);
+        prompt["greedy"] = greedy;
+      }
+      chosen.push_back(prompt);
+    }
     return chosen;
   }
   SessionOptions options() const {
@@ -116,7 +122,7 @@ TEST_P(GoldenReal, exact_logits_and_greedy_tokens_are_those_of_transformers) {
     const auto session = m.session(options());
     const std::vector<TokenId> ids = prompt["ids"], expected = prompt["greedy"];
     const Continuation c = teacher_forced(m, *session, ids, expected);
-    const double tolerance = rounding_tolerance(golden_);
+    const double tolerance = rounding_tolerance(golden_, test_isa());
     for (size_t i = 0; i < prompt["top_ids"].size(); ++i) {
       const double got = static_cast<double>(c.first[prompt["top_ids"][i].get<size_t>()]);
       const double off = std::fabs(got - prompt["top_logits"][i].get<double>());
@@ -153,7 +159,7 @@ TEST_P(GoldenReal, generating_gives_the_tokens_of_transformers) {
     const auto part = std::mismatch(expected.begin(), expected.end(), out->tokens.begin()).first;
     if (part == expected.end()) continue;
     const auto at = static_cast<size_t>(part - expected.begin());
-    EXPECT_LT(prompt["greedy_gaps"][at].get<double>(), 2 * rounding_tolerance(golden_))
+    EXPECT_LT(prompt["greedy_gaps"][at].get<double>(), 2 * rounding_tolerance(golden_, test_isa()))
         << name << " parts at token " << at;
     std::cout << name << ": a near-tie at token " << at << " went the other way\n";
   }
@@ -235,16 +241,16 @@ void read_passage(TestModel& exact, TestModel& fast, const std::vector<TokenId>&
 TEST_P(GoldenReal, fast_mode_is_no_further_from_the_oracle_than_llama_cpp) {
   const bool whole = test_isa() != Isa::plain;
   std::vector<TokenId> ids = golden_["passage"]["ids"];
-  if (!whole) ids.resize(kLogitRows);
+  if (!whole) ids.resize(kLogitRows / 4);
   Passage f(golden_);
   read_passage(model(true), model(false), ids, options(), f);
   std::cout << GetParam().name << ": mean KL " << f.full_kl_mean() << " (llama.cpp "
             << golden_["peer"]["mean_kl"] << "), over 65 outcomes " << f.coarse_kl_mean() << " ("
             << golden_["peer"]["mean_kl_top64_every_8th"] << "), perplexity " << f.fast_perplexity()
             << ", exact " << f.exact_perplexity() << '\n';
-  EXPECT_LE(f.worst_logit, rounding_tolerance(golden_));
+  EXPECT_LE(f.worst_logit, rounding_tolerance(golden_, test_isa()));
+  if (!whole) return;  // means over a few positions say little
   EXPECT_NEAR(f.fast_perplexity() / f.exact_perplexity(), 1, 0.01);
-  if (!whole) return;  // the peer's figures are of the whole passage
   // Exact mode stands for the oracle where the file does not list it: the two differ by rounding.
   EXPECT_LE(f.full_kl_mean(), golden_["peer"]["mean_kl"].get<double>());
   EXPECT_LE(f.coarse_kl_mean(), golden_["peer"]["mean_kl_top64_every_8th"].get<double>());

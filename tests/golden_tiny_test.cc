@@ -31,7 +31,7 @@ TEST_P(GoldenTiny, exact_logits_are_those_of_transformers_at_every_position) {
   const auto session = m.session({.isa = test_isa(), .prefill_chunk = n, .max_logit_rows = n});
   const auto vocab = static_cast<size_t>(m.vocab());
   const auto logits = all_logits(*session, ids_, ids_.size(), m.vocab());
-  const double tolerance = rounding_tolerance(golden_);
+  const double tolerance = rounding_tolerance(golden_, test_isa());
   const std::span<const float> all(logits);
   EXPECT_LE(largest_difference(all.last(vocab), last_), tolerance);
   for (size_t i = 0; i < ids_.size(); ++i) {
@@ -77,7 +77,7 @@ TEST_P(GoldenTiny, fast_mode_loses_no_more_than_the_peer) {
 TEST_P(GoldenTiny, exact_logits_of_this_isa_are_those_of_plain) {
   BareModel plain(path_, {.isa = Isa::plain}), here(path_, {});
   const auto a = plain.logits(ids_), b = here.logits(ids_);
-  EXPECT_LE(largest_difference(a, b), rounding_tolerance(golden_));
+  EXPECT_LE(largest_difference(a, b), rounding_tolerance(golden_, Isa::plain));
 }
 
 // int8 products are whole numbers, the same on every ISA; what differs is the order in which blocks
@@ -101,7 +101,7 @@ double tolerances_off(const std::string& model, const BareModel::Options& option
   BareModel bare(tiny_path(model + ".gguf"), options);
   const auto logits = bare.logits(ids);
   return largest_difference(std::span<const float>(logits).last(last.size()), last) /
-         rounding_tolerance(golden);
+         rounding_tolerance(golden, test_isa());
 }
 
 // The maker of the golden files measured that the details spoilt here move a logit by more than 1,

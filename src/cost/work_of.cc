@@ -89,6 +89,7 @@ struct Count {
     traffic.reads(op.out, shape.rows() * o.width);
     traffic.writes(op.out, shape.rows() * o.width);
   }
+  // How often a collective touches its buffers is its algorithm's choice: only the payload counts.
   void operator()(const AllReduce& o) {
     work.wire_bytes = to_bytes(shape.rows() * o.width * kActivationBytes);
   }
@@ -155,7 +156,7 @@ struct Key {
   }
   std::string operator()(const GatedAct& o) const { return fmt::format("{}", o.width); }
   std::string operator()(const AllReduce& o) const {
-    return fmt::format("{}/{}", o.width, o.ranks);
+    return fmt::format("{}/{}{}", o.width, o.ranks, o.accumulate ? "+" : "");
   }
   std::string operator()(const Fused& o) const {
     std::string key;

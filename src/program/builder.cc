@@ -67,9 +67,19 @@ void ProgramBuilder::matmul(const std::string& stage, const std::string& name, i
   emit_matmul(stage, std::move(op), in, out);
 }
 
-void ProgramBuilder::add_matmul(const std::string& stage, const std::string& name, int64_t rows,
-                                Buffer in, Buffer out) {
-  emit_matmul(stage, {.weight = weight(name, rows, width(in)), .accumulate = true}, in, out);
+void ProgramBuilder::add_matmul(const std::string& stage, const std::string& name, Buffer in) {
+  if (ranks_ > 1) {
+    // Each rank has a part of the sum: the residual must be added once, not once per rank.
+    matmul(stage, name, spec_.d_model, in, Buffer::branch);
+    return all_reduce(Buffer::branch, Buffer::residual);
+  }
+  emit_matmul(stage, {.weight = weight(name, spec_.d_model, width(in)), .accumulate = true}, in,
+              Buffer::residual);
+}
+
+void ProgramBuilder::branch_matmul(const std::string& stage, const std::string& name, Buffer in) {
+  matmul(stage, name, spec_.d_model, in, Buffer::branch);
+  if (ranks_ > 1) all_reduce(Buffer::branch, Buffer::branch);
 }
 
 void ProgramBuilder::rope(const RopeSpec& rope, Buffer heads, int64_t n_heads) {
@@ -100,9 +110,9 @@ void ProgramBuilder::gated_act(GateFunction function) {
       {"gate", GatedAct{function, width(Buffer::gate)}, Buffer::gate, Buffer::up});
 }
 
-void ProgramBuilder::all_reduce(Buffer buffer) {
-  if (ranks_ == 1) return;
-  program_.ops.push_back({"all_reduce", AllReduce{width(buffer), ranks_}, buffer, buffer});
+void ProgramBuilder::all_reduce(Buffer in, Buffer out) {
+  CHECK(width(in) == width(out));
+  program_.ops.push_back({"all_reduce", AllReduce{width(in), ranks_, in != out}, in, out});
 }
 
 void ProgramBuilder::finish() {

@@ -28,13 +28,13 @@ class ProgramBuilder {
   void head_norm(const std::string& stage, const std::string& gain, Buffer heads, int64_t n_heads);
   void matmul(const std::string& stage, const std::string& weight, int64_t rows, Buffer in,
               Buffer out, bool has_bias = false);
-  void add_matmul(const std::string& stage, const std::string& weight, int64_t rows, Buffer in,
-                  Buffer out);
+  // A block's last product: residual += in W^T, summed over ranks.
+  void add_matmul(const std::string& stage, const std::string& weight, Buffer in);
+  // The same into the branch buffer, for a norm to come.
+  void branch_matmul(const std::string& stage, const std::string& weight, Buffer in);
   void rope(const RopeSpec& rope, Buffer heads, int64_t n_heads);
   void attention(int64_t layer, double scale);
   void gated_act(GateFunction function);
-  // After a product that is split over ranks.
-  void all_reduce(Buffer buffer);
   // The last norm and the head.
   void finish();
 
@@ -46,6 +46,8 @@ class ProgramBuilder {
   int64_t& width(Buffer b) { return program_.width[static_cast<size_t>(b)]; }
   void emit_norm(const std::string& stage, const std::string& gain, Buffer in, Buffer out,
                  int64_t groups, bool accumulate);
+  // After a product that is split over ranks: out = sum of in over ranks, or out += it.
+  void all_reduce(Buffer in, Buffer out);
   void emit_matmul(const std::string& stage, MatMul op, Buffer in, Buffer out);
 
   const ModelSpec& spec_;

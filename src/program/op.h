@@ -82,9 +82,10 @@ struct GatedAct {
   GateFunction function = GateFunction::silu;
   int64_t width = 0;
 };
-// Sum over ranks, in place.
+// out = sum of in over ranks, or out += it.
 struct AllReduce {
   int64_t width = 0, ranks = 1;
+  bool accumulate = false;
 };
 
 struct Op;

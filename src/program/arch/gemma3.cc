@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "program/arch/arch.h"
+#include "program/arch/blocks.h"
 
 namespace ridge {
 
@@ -23,27 +24,18 @@ void lower_gemma3(ProgramBuilder& b) {
   const ModelSpec& spec = b.spec();
   b.embed(std::sqrt(static_cast<double>(spec.d_model)));
   for (int64_t layer = 0; layer < spec.n_layers; ++layer) {
-    const std::string blk = "blk." + std::to_string(layer) + ".";
-    const RopeSpec& rope = spec.is_windowed(layer) ? spec.rope_local : spec.rope;
+    const std::string blk = block_prefix(layer);
     b.norm("attn_norm", blk + "attn_norm", Buffer::residual, Buffer::normed);
-    b.matmul("qkv", blk + "attn_q", b.q_width(), Buffer::normed, Buffer::q);
-    b.matmul("qkv", blk + "attn_k", b.kv_width(), Buffer::normed, Buffer::k);
-    b.matmul("qkv", blk + "attn_v", b.kv_width(), Buffer::normed, Buffer::v);
-    b.head_norm("qk_norm", blk + "attn_q_norm", Buffer::q, b.heads());
-    b.head_norm("qk_norm", blk + "attn_k_norm", Buffer::k, b.kv_heads());
-    b.rope(rope, Buffer::q, b.heads());
-    b.rope(rope, Buffer::k, b.kv_heads());
+    project_qkv(b, blk);
+    norm_qk(b, blk);
+    rotate_qk(b, spec.is_windowed(layer) ? spec.rope_local : spec.rope);
     b.attention(layer, 1 / std::sqrt(query_scalar(spec)));
-    b.matmul("attn_out", blk + "attn_output", spec.d_model, Buffer::attended, Buffer::branch);
-    b.all_reduce(Buffer::branch);
+    b.branch_matmul("attn_out", blk + "attn_output", Buffer::attended);
     b.add_norm("post_norm", blk + "post_attention_norm", Buffer::branch, Buffer::residual);
 
     b.norm("ffn_norm", blk + "ffn_norm", Buffer::residual, Buffer::normed);
-    b.matmul("ffn_up", blk + "ffn_gate", b.ffn_width(), Buffer::normed, Buffer::gate);
-    b.matmul("ffn_up", blk + "ffn_up", b.ffn_width(), Buffer::normed, Buffer::up);
-    b.gated_act(GateFunction::gelu_tanh);
-    b.matmul("ffn_down", blk + "ffn_down", spec.d_model, Buffer::up, Buffer::branch);
-    b.all_reduce(Buffer::branch);
+    gated_ffn(b, blk, GateFunction::gelu_tanh);
+    b.branch_matmul("ffn_down", blk + "ffn_down", Buffer::up);
     b.add_norm("post_norm", blk + "post_ffw_norm", Buffer::branch, Buffer::residual);
   }
   b.finish();

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "program/arch/arch.h"
+#include "program/arch/blocks.h"
 
 namespace ridge {
 
@@ -10,23 +11,16 @@ void lower_qwen2(ProgramBuilder& b) {
   const ModelSpec& spec = b.spec();
   b.embed(1.0);
   for (int64_t layer = 0; layer < spec.n_layers; ++layer) {
-    const std::string blk = "blk." + std::to_string(layer) + ".";
+    const std::string blk = block_prefix(layer);
     b.norm("attn_norm", blk + "attn_norm", Buffer::residual, Buffer::normed);
-    b.matmul("qkv", blk + "attn_q", b.q_width(), Buffer::normed, Buffer::q, spec.qkv_bias);
-    b.matmul("qkv", blk + "attn_k", b.kv_width(), Buffer::normed, Buffer::k, spec.qkv_bias);
-    b.matmul("qkv", blk + "attn_v", b.kv_width(), Buffer::normed, Buffer::v, spec.qkv_bias);
-    b.rope(spec.rope, Buffer::q, b.heads());
-    b.rope(spec.rope, Buffer::k, b.kv_heads());
+    project_qkv(b, blk, spec.qkv_bias);
+    rotate_qk(b, spec.rope);
     b.attention(layer, 1 / std::sqrt(static_cast<double>(spec.head_dim)));
-    b.add_matmul("attn_out", blk + "attn_output", spec.d_model, Buffer::attended, Buffer::residual);
-    b.all_reduce(Buffer::residual);
+    b.add_matmul("attn_out", blk + "attn_output", Buffer::attended);
 
     b.norm("ffn_norm", blk + "ffn_norm", Buffer::residual, Buffer::normed);
-    b.matmul("ffn_up", blk + "ffn_gate", b.ffn_width(), Buffer::normed, Buffer::gate);
-    b.matmul("ffn_up", blk + "ffn_up", b.ffn_width(), Buffer::normed, Buffer::up);
-    b.gated_act(GateFunction::silu);
-    b.add_matmul("ffn_down", blk + "ffn_down", spec.d_model, Buffer::up, Buffer::residual);
-    b.all_reduce(Buffer::residual);
+    gated_ffn(b, blk, GateFunction::silu);
+    b.add_matmul("ffn_down", blk + "ffn_down", Buffer::up);
   }
   b.finish();
 }
