@@ -2,11 +2,14 @@
 #include "cli/machine_command.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
+#include <memory>
 #include <vector>
+
+#include "cli/commands.h"
+#include "cli/terminal.h"
 
 namespace ridge {
 namespace {
@@ -140,27 +143,37 @@ std::string machine_table(const MachineProfile& profile) {
   return text + notes(profile);
 }
 
-void show_probe_progress(const std::string& what, double done_share) {
-  if (isatty(STDERR_FILENO) == 0) return;
-  if (done_share >= 1) {
-    fmt::print(stderr, "\r\033[K");
-  } else {
-    fmt::print(stderr, "\r\033[Kmachine: {} {:.0f} %", what, 100 * done_share);
-  }
-  std::fflush(stderr);
+MachineProfile known_machine(Isa isa, bool refresh) {
+  ProgressLine progress;
+  std::string problem;
+  MachineProfile profile = machine_profile(
+      isa, refresh,
+      [&](const std::string& what, double share) {
+        progress.show("measuring this machine once (" + what + ")", share);
+      },
+      &problem);
+  progress.clear();
+  if (!problem.empty()) warning(problem);
+  return profile;
 }
 
-int run_machine_command(bool refresh, bool json) {
-  const Result<Isa> isa = selected_isa();
-  if (!isa) {
-    fmt::print(stderr, "ridge: {}\n", isa.error().message);
-    return isa.error().code == ErrorCode::usage ? 2 : 1;
-  }
-  std::string warning;
-  const MachineProfile profile = machine_profile(*isa, refresh, show_probe_progress, &warning);
-  if (!warning.empty()) fmt::print(stderr, "ridge: warning: {}\n", warning);
-  fmt::print("{}", json ? machine_json(profile) : machine_table(profile));
-  return 0;
+Command add_machine_command(CLI::App& app) {
+  struct Flags {
+    bool refresh = false, json = false;
+  };
+  auto* sub =
+      app.add_subcommand("machine", "Measure this machine: bandwidth, multiply peaks, caches.");
+  sub->footer("Example: ridge machine --refresh");
+  auto flags = std::make_shared<Flags>();
+  sub->add_flag("--refresh", flags->refresh, "measure again instead of reading the cached result");
+  sub->add_flag("--json", flags->json, "print one JSON object");
+  return [flags] {
+    const Result<Isa> isa = selected_isa();
+    if (!isa) return fail(isa.error());
+    const MachineProfile profile = known_machine(*isa, flags->refresh);
+    fmt::print("{}", flags->json ? machine_json(profile) : machine_table(profile));
+    return kExitOk;
+  };
 }
 
 }  // namespace ridge

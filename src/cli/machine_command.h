@@ -8,14 +8,11 @@
 
 namespace ridge {
 
-// Prints the profile (`json`: as one JSON object) on stdout; `refresh` measures again. Returns the
-// exit code: 0, or 2 if RIDGE_ISA asks for what cannot be.
-int run_machine_command(bool refresh, bool json);
+// This machine's profile: from the cache file, else (or with `refresh`) measured, with progress on
+// a terminal.
+MachineProfile known_machine(Isa isa, bool refresh);
 
 // The profile as an aligned table for people, with the thread counts it leads to and why.
 std::string machine_table(const MachineProfile& profile);
-
-// Shows a measurement's progress on stderr where that is a terminal.
-void show_probe_progress(const std::string& what, double done_share);
 
 }  // namespace ridge

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "base/clock.h"
+#include "cli/machine_command.h"
 #include "cli/terminal.h"
 
 namespace ridge {
@@ -107,20 +108,6 @@ void choose_threads(const RunFlags& flags, Workbench& bench) {
   bench.decode_threads = bench.machine.decode_threads();
 }
 
-MachineProfile find_machine(Isa isa) {
-  ProgressLine progress;
-  std::string problem;
-  MachineProfile profile = machine_profile(
-      isa, false,
-      [&](const std::string& what, double share) {
-        progress.show("measuring this machine once (" + what + ")", share);
-      },
-      &problem);
-  progress.clear();
-  if (!problem.empty()) warning(problem);
-  return profile;
-}
-
 }  // namespace
 
 void install_signal_handlers() {
@@ -184,7 +171,7 @@ Result<std::unique_ptr<Workbench>> set_up(const RunFlags& flags) {
     RIDGE_TRY(const GgufFile file, GgufFile::open(flags.model));
     RIDGE_TRY([[maybe_unused]] const ModelFacts facts, model_facts(file));
   }
-  bench->machine = find_machine(bench->isa);
+  bench->machine = known_machine(bench->isa, false);
   choose_threads(flags, *bench);
   bench->pool =
       std::make_unique<ThreadPool>(std::max(bench->prefill_threads, bench->decode_threads));
