@@ -60,7 +60,8 @@ std::string where_the_bytes_live(const PhaseTotals& t, const Device& device) {
     caches += fmt::format("{}{} {:.1f} MB", i == 0 ? "" : ", ", device.levels[i].name,
                           device.levels[i].capacity.value * kMega);
   return fmt::format(
-      "A decode step sweeps {:.1f} MB (weights and KV); {}: priced at {} bandwidth, {:.1f} GB/s.\n",
+      "A decode step sweeps {:.1f} MB (weights and KV); caches: {}. A set of that size, read again "
+      "and again,\ncomes from {} at {:.1f} GB/s here: the peak of MBU.\n",
       t.max_recurring.value * kMega, caches, t.home_name, t.home_rate.value * kGiga);
 }
 

@@ -116,7 +116,7 @@ void Book::price(const StepShape& shape, Phase phase) {
   totals.floor = {totals.floor.seconds + floor, most(totals.floor_by_roof)};
   totals.floor_without_kv += floor_without_kv;
   totals.max_recurring = std::max(totals.max_recurring, recurring);
-  const MemoryLevel& home = home_level(device, totals.max_recurring);
+  const MemoryLevel home = home_level(device, totals.max_recurring);
   totals.home_rate = home.read_rate;
   totals.home_name = home.name;
 }

@@ -7,16 +7,30 @@
 
 namespace ridge {
 
-const MemoryLevel& home_level(const Device& device, Bytes set) {
+namespace {
+
+// Null where no sweep of `set` bytes or fewer was measured.
+const SweepRate* sweep_of(const Device& device, Bytes set) {
+  const SweepRate* found = nullptr;
+  for (const SweepRate& sweep : device.sweeps)
+    if (sweep.set <= set) found = &sweep;
+  return found;
+}
+
+}  // namespace
+
+MemoryLevel home_level(const Device& device, Bytes set) {
   CHECK(!device.levels.empty());
-  for (size_t i = 0; i + 1 < device.levels.size(); ++i) {
-    if (set <= device.levels[i].capacity) return device.levels[i];
-  }
-  return device.levels.back();
+  size_t i = 0;
+  while (i + 1 < device.levels.size() && set > device.levels[i].capacity) ++i;
+  MemoryLevel home = device.levels[i];
+  if (const SweepRate* sweep = sweep_of(device, set)) home.read_rate = sweep->rate;
+  return home;
 }
 
 Seconds read_floor(const Device& device, Bytes bytes, Bytes recurring) {
   CHECK(!device.levels.empty());
+  if (const SweepRate* sweep = sweep_of(device, recurring)) return bytes / sweep->rate;
   Seconds floor;
   Bytes below;
   for (const MemoryLevel& level : device.levels) {

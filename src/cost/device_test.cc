@@ -64,5 +64,22 @@ TEST(Device, a_device_of_one_level_has_one_rate) {
   EXPECT_EQ(home_level(device, Bytes(1e15)).name, "memory");
 }
 
+TEST(Device, a_measured_sweep_says_more_than_the_size_of_a_shared_cache) {
+  Device device{.name = "toy",
+                .levels = {{"L1", Bytes(100), BytesPerSecond(1000)},
+                           {"L2", Bytes(10000), BytesPerSecond(100)},
+                           {"memory", Bytes(0), BytesPerSecond(10)}}};
+  EXPECT_DOUBLE_EQ(home_level(device, Bytes(5000)).read_rate.value, 100);
+  device.sweeps = {{Bytes(1000), BytesPerSecond(80)}, {Bytes(4000), BytesPerSecond(20)}};
+  // Smaller than any measured sweep: the levels still speak.
+  EXPECT_DOUBLE_EQ(home_level(device, Bytes(999)).read_rate.value, 100);
+  // Between two: the smaller set's rate, which is not too low.
+  EXPECT_DOUBLE_EQ(home_level(device, Bytes(3999)).read_rate.value, 80);
+  EXPECT_DOUBLE_EQ(read_floor(device, Bytes(800), Bytes(3999)).value, 10);
+  // Larger than all: the largest one's, and the level keeps its name.
+  EXPECT_EQ(home_level(device, Bytes(9000)).name, "L2");
+  EXPECT_DOUBLE_EQ(read_floor(device, Bytes(800), Bytes(9000)).value, 40);
+}
+
 }  // namespace
 }  // namespace ridge

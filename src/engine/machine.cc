@@ -73,6 +73,26 @@ bool comparable(const MachineProfile& a, const MachineProfile& b) {
 
 }  // namespace
 
+namespace {
+
+// The measured sweeps beyond the private caches, for at least `threads` threads: a ceiling, so a
+// set is given the rate of any larger one that did better.
+std::vector<SweepRate> sweeps_of(const MachineProfile& profile, int threads, Bytes private_caches) {
+  const auto enough = std::find_if(profile.rates.begin(), profile.rates.end(),
+                                   [&](const ThreadRates& r) { return r.threads >= threads; });
+  const ThreadRates& rates = enough == profile.rates.end() ? profile.rates.back() : *enough;
+  std::vector<SweepRate> sweeps;
+  for (const ReadPoint& point : rates.read_curve) {
+    const Bytes set(static_cast<double>(point.bytes));
+    if (set > private_caches) sweeps.push_back({set, point.rate});
+  }
+  for (size_t i = sweeps.size(); i-- > 1;)
+    sweeps[i - 1].rate = std::max(sweeps[i - 1].rate, sweeps[i].rate);
+  return sweeps;
+}
+
+}  // namespace
+
 const ThreadRates& MachineProfile::at(int threads) const {
   CHECK(!rates.empty());
   const ThreadRates* found = &rates.front();
@@ -120,6 +140,10 @@ Device device_of(const MachineProfile& profile, int threads, bool exact) {
     device.levels[i].read_rate =
         std::max(device.levels[i].read_rate, device.levels[i + 1].read_rate);
   }
+  // All but the last cache are private; with no other, nothing is.
+  Bytes private_caches;
+  for (size_t i = 0; i + 2 < device.levels.size(); ++i) private_caches += device.levels[i].capacity;
+  device.sweeps = sweeps_of(profile, threads, private_caches);
   const FlopsPerSecond fp32(ceiling(profile, threads, profile.cores,
                                     [](const ThreadRates& r) { return r.fp32_rate.value; }));
   const FlopsPerSecond int8(ceiling(profile, threads, profile.cores,
