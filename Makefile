@@ -27,7 +27,7 @@ help:
 
 demo: deps build
 	@set -e; model="$$(python3 tools/fetch_model.py $(MODEL) | tail -n 1)"; \
-	set -x; $(BINARY) run "$$model" -p '$(PROMPT)' -n 128
+	set -x; $(BINARY) run "$$model" -p '$(PROMPT)' -n 128 --temp 0
 
 deps:
 	@tools/install_packages.sh build
