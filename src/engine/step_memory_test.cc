@@ -76,7 +76,6 @@ TEST(StepMemory, buffers_begin_at_cache_lines_and_unused_ones_do_not_exist) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.buffer(static_cast<Buffer>(b))) % 64, 0u) << b;
   EXPECT_EQ(memory.buffer(Buffer::branch), nullptr);
   EXPECT_EQ(memory.width(Buffer::branch), 0);
-  EXPECT_EQ(memory.limits().max_context, kLimits.max_context);
 }
 
 }  // namespace
