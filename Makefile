@@ -25,9 +25,11 @@ help:
 	@echo "make bench      ridge beside llama.cpp on the same models"
 	@echo "make clean      remove build/"
 
+# By environment and unexpanded: quotes and dollars of the prompt mean nothing to make or the shell.
+demo: export RIDGE_PROMPT = $(value PROMPT)
 demo: deps build
 	@set -e; model="$$(python3 tools/fetch_model.py $(MODEL) | tail -n 1)"; \
-	set -x; $(BINARY) run "$$model" -p '$(PROMPT)' -n 128 --temp 0
+	set -x; $(BINARY) run "$$model" -p "$$RIDGE_PROMPT" -n 128 --temp 0
 
 deps:
 	@tools/install_packages.sh build
@@ -36,7 +38,7 @@ test-deps:
 	@tools/install_packages.sh build test
 
 build:
-	@cmake --preset release -DRIDGE_TESTS=OFF -DRIDGE_BENCH=OFF --log-level=NOTICE
+	@cmake --preset release -DRIDGE_TESTS=OFF -DRIDGE_BENCH=OFF --log-level=NOTICE >/dev/null
 	@cmake --build --preset release --parallel $(JOBS) --target ridge
 
 model:
@@ -49,7 +51,7 @@ test: test-deps test-release test-asan test-fuzz
 
 # The release tree with everything; the real models' paths go to the tests by environment.
 test-release:
-	@cmake --preset release -DRIDGE_TESTS=ON -DRIDGE_BENCH=ON --log-level=NOTICE
+	@cmake --preset release -DRIDGE_TESTS=ON -DRIDGE_BENCH=ON --log-level=NOTICE >/dev/null
 	@cmake --build --preset release --parallel $(JOBS)
 	@set -e; \
 	RIDGE_TEST_SMOLLM2="$$(python3 tools/fetch_model.py smollm2 | tail -n 1)"; \
@@ -59,14 +61,14 @@ test-release:
 
 # Memory and arithmetic errors: everything but what needs a whole real model or looks at sources.
 test-asan:
-	@cmake --preset asan -DRIDGE_TESTS=ON -DRIDGE_BENCH=OFF --log-level=NOTICE
+	@cmake --preset asan -DRIDGE_TESTS=ON -DRIDGE_BENCH=OFF --log-level=NOTICE >/dev/null
 	@cmake --build --preset asan --parallel $(JOBS)
 	@ctest --test-dir build/asan --output-on-failure --no-tests=error -j $(JOBS) \
 	  -LE 'golden|tidy|qemu|per_isa|bench_smoke'
 
 # New random inputs for a few seconds; a finding is written to build/fuzz and fails the run.
 test-fuzz:
-	@cmake --preset fuzz -DRIDGE_FUZZ_SECONDS=$(FUZZ_SECONDS) --log-level=NOTICE
+	@cmake --preset fuzz -DRIDGE_FUZZ_SECONDS=$(FUZZ_SECONDS) --log-level=NOTICE >/dev/null
 	@cmake --build --preset fuzz --parallel $(JOBS) --target fuzzers
 	@ctest --test-dir build/fuzz --output-on-failure --no-tests=error -j $(JOBS) -L fuzz
 
@@ -79,7 +81,7 @@ lint:
 bench: MODELS ?= smollm2 gemma3
 bench: build
 	@tools/install_packages.sh build test bench
-	@cmake --preset release -DRIDGE_TESTS=OFF -DRIDGE_BENCH=ON --log-level=NOTICE
+	@cmake --preset release -DRIDGE_TESTS=OFF -DRIDGE_BENCH=ON --log-level=NOTICE >/dev/null
 	@cmake --build --preset release --parallel $(JOBS)
 	@set -e; for name in $(MODELS); do \
 	  python3 bench/compare_llama_cpp.py --ridge $(BINARY) \
