@@ -34,7 +34,6 @@ inline ModelSpec toy_qwen3() {
   ModelSpec spec{.name = "toy qwen3", .architecture = Architecture::qwen3};
   spec.n_layers = 2, spec.d_model = 64, spec.n_heads = 9, spec.n_kv_heads = 3, spec.head_dim = 32;
   spec.d_ff = 160, spec.vocab_size = 131, spec.context_length = 50;
-  spec.qk_norm = true;
   spec.rope = {.pairing = RopePairing::half_split, .dims = 30};
   return spec;
 }
@@ -44,7 +43,7 @@ inline ModelSpec toy_gemma3() {
   ModelSpec spec{.name = "toy gemma3", .architecture = Architecture::gemma3};
   spec.n_layers = 4, spec.d_model = 96, spec.n_heads = 6, spec.n_kv_heads = 2, spec.head_dim = 32;
   spec.d_ff = 224, spec.vocab_size = 149, spec.context_length = 50;
-  spec.qk_norm = true, spec.tied_embedding = true;
+  spec.tied_embedding = true;
   spec.rope = {.pairing = RopePairing::half_split, .dims = 22, .base = 1e6};
   spec.rope_local = {.pairing = RopePairing::half_split, .dims = 26};
   spec.sliding_window = 5, spec.windowed = {true, true, false, true};

@@ -434,5 +434,11 @@ TEST_P(MatmulOnIsa, a_very_wide_row_needs_no_larger_scratch) {
   }
 }
 
+// The most that a model may have (model/arch_defaults.h, kMaxWidth).
+TEST_P(MatmulOnIsa, the_widest_row_fits_the_scratch) {
+  const Weight w(DType::q6_k, 16, 1 << 18, 19);
+  check_int8(w, random_activations(2 * w.cols, 20));
+}
+
 }  // namespace
 }  // namespace ridge

@@ -42,7 +42,6 @@ struct ModelSpec {
   double norm_epsilon = 1e-5;
   bool tied_embedding = false;  // the head is the embedding table
   bool qkv_bias = false;        // qwen2
-  bool qk_norm = false;         // qwen3, gemma3
   RopeSpec rope;                // of full-attention layers
   RopeSpec rope_local;          // of sliding-window layers
   int64_t sliding_window = 0;   // keys a windowed query sees, itself included; 0: no such layer

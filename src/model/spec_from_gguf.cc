@@ -194,7 +194,7 @@ Status SpecReader::read_widths() {
   }
   RIDGE_TRY(spec_.n_layers, integer("block_count", 1, kMaxLayers));
   RIDGE_TRY(spec_.d_model, integer("embedding_length", 1, kMaxWidth));
-  RIDGE_TRY(spec_.d_ff, integer("feed_forward_length", 1, kMaxFeedForwardWidth));
+  RIDGE_TRY(spec_.d_ff, integer("feed_forward_length", 1, kMaxWidth));
   RIDGE_TRY(spec_.context_length, integer("context_length", 1, kMaxContext));
   constexpr double kMaxEpsilon = 0.1;  // real models have 1e-6 to 1e-5
   RIDGE_TRY(spec_.norm_epsilon, positive("attention.layer_norm_rms_epsilon", kMaxEpsilon));
@@ -404,8 +404,6 @@ Result<ModelSpec> SpecReader::read() {
   RIDGE_RETURN_IF_ERROR(read_windows());
   spec_.tied_embedding = file_.find("output.weight") == nullptr;
   spec_.qkv_bias = spec_.architecture == Architecture::qwen2;
-  spec_.qk_norm =
-      spec_.architecture == Architecture::qwen3 || spec_.architecture == Architecture::gemma3;
   for (const GgufTensor& tensor : file_.tensors()) {
     spec_.dtype_of_weight.emplace(tensor.name, tensor.view.dtype);
   }

@@ -68,8 +68,6 @@ TEST(SpecFromGguf, each_architecture_has_its_own_traits) {
   }
   EXPECT_TRUE(qwen2->qkv_bias);
   EXPECT_FALSE(llama->qkv_bias || qwen3->qkv_bias || gemma3->qkv_bias);
-  EXPECT_TRUE(qwen3->qk_norm && gemma3->qk_norm);
-  EXPECT_FALSE(llama->qk_norm || qwen2->qk_norm);
   EXPECT_EQ(llama->sliding_window, 0);
   EXPECT_FALSE(llama->is_windowed(0));
 }
@@ -171,6 +169,24 @@ TEST(SpecFromGguf, heads_that_do_not_fit_together_are_refused) {
   GgufWriter uneven = tiny_gguf(Architecture::llama);
   uneven.erase("llama.attention.key_length").set("llama.attention.head_count", uint32_t{6});
   EXPECT_THAT(verdict(uneven), HasSubstr("not a multiple of 6 heads"));
+}
+
+TEST(SpecFromGguf, widths_past_those_of_the_matmul_kernels_are_refused) {
+  constexpr uint32_t kWidest = 1 << 18;  // kernels/matmul_test.cc multiplies rows of as many
+  EXPECT_EQ(verdict_with("llama.feed_forward_length", kWidest), "accepted");
+  EXPECT_THAT(verdict_with("llama.feed_forward_length", kWidest + 1),
+              HasSubstr("'llama.feed_forward_length' is 262145, expected 1 to 262144"));
+  EXPECT_THAT(verdict_with("llama.embedding_length", kWidest + 256),
+              HasSubstr("'llama.embedding_length' is 262400, expected 1 to 262144"));
+  EXPECT_THAT(verdict_with("llama.embedding_length", kWidest), HasSubstr("50 x 20"));
+  const auto heads = [](uint32_t count) {
+    GgufWriter w = tiny_gguf(Architecture::llama);
+    w.set("llama.attention.key_length", uint32_t{4096});
+    w.set("llama.attention.value_length", uint32_t{4096});
+    return verdict(w.set("llama.attention.head_count", count));
+  };
+  EXPECT_EQ(heads(64), "accepted");
+  EXPECT_THAT(heads(66), HasSubstr("4096 elements and there are 66 heads"));
 }
 
 TEST(SpecFromGguf, arrays_for_layers_are_accepted_only_if_all_layers_are_alike) {
