@@ -56,7 +56,8 @@ struct LineOf {
             fmt::format("{} wide", o.width)};
   }
   Line operator()(const AllReduce& o) const {
-    return {"all-reduce", arrow(false), fmt::format("{} wide over {} ranks", o.width, o.ranks)};
+    return {"all-reduce", arrow(o.accumulate),
+            fmt::format("{} wide over {} ranks", o.width, o.ranks)};
   }
   Line operator()(const Fused& o) const {
     std::string text;

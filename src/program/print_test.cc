@@ -30,6 +30,8 @@ TEST(Describe, each_kind_of_op_is_one_line_that_shows_what_changes_its_result) {
             std::string::npos);
   EXPECT_NE(line(GatedAct{GateFunction::gelu_tanh, 7}).find("gelu gate"), std::string::npos);
   EXPECT_NE(line(AllReduce{64, 8}).find("64 wide over 8 ranks"), std::string::npos);
+  EXPECT_NE(line(AllReduce{64, 8}).find("residual -> residual"), std::string::npos);
+  EXPECT_NE(line(AllReduce{64, 8, true}).find("residual +> residual"), std::string::npos);
   const std::string fused =
       line(Fused{{{"a", RmsNorm{gain}}, {"b", MatMul{.weight = gain}}}, {Buffer::normed}});
   EXPECT_NE(fused.find("rmsnorm (residual -> residual) g 32 F32; matmul"), std::string::npos);
