@@ -24,10 +24,6 @@ Work without_kv(Work work) {
   return work;
 }
 
-Roof most(const std::array<Seconds, kRoofCount>& by_roof) {
-  return static_cast<Roof>(std::max_element(by_roof.begin(), by_roof.end()) - by_roof.begin());
-}
-
 }  // namespace
 
 const char* name_of(Phase phase) { return phase == Phase::prefill ? "prefill" : "decode"; }
@@ -113,7 +109,7 @@ void Book::price(const StepShape& shape, Phase phase) {
     floor += classes_[c].floor.seconds;
     floor_without_kv += classes_[c].floor_without_kv.seconds;
   }
-  totals.floor = {totals.floor.seconds + floor, most(totals.floor_by_roof)};
+  totals.floor = {totals.floor.seconds + floor, most_binding(totals.floor_by_roof)};
   totals.floor_without_kv += floor_without_kv;
   totals.max_recurring = std::max(totals.max_recurring, recurring);
   const MemoryLevel home = home_level(device, totals.max_recurring);
@@ -172,7 +168,7 @@ std::vector<StageRow> Book::stages(Phase phase) const {
                     ops_of_stage_[s],
                     stage.seconds,
                     stage.work,
-                    {stage.floor, most(stage.floor_by_roof)}});
+                    {stage.floor, most_binding(stage.floor_by_roof)}});
   }
   return rows;
 }

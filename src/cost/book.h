@@ -18,7 +18,6 @@ namespace ridge {
 // own.
 enum class Phase { prefill, decode };
 inline constexpr int kPhaseCount = 2;
-inline constexpr int kRoofCount = 4;
 const char* name_of(Phase phase);
 
 struct PhaseTotals {

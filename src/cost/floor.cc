@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cost/floor.h"
 
-#include <array>
+#include <algorithm>
 
 #include "base/check.h"
 #include "cost/work_of.h"
@@ -11,6 +11,10 @@ namespace ridge {
 const char* name_of(Roof roof) {
   static constexpr const char* kNames[] = {"memory", "matmul", "attention", "wire"};
   return kNames[static_cast<size_t>(roof)];
+}
+
+Roof most_binding(const std::array<Seconds, kRoofCount>& by_roof) {
+  return static_cast<Roof>(std::max_element(by_roof.begin(), by_roof.end()) - by_roof.begin());
 }
 
 Floor floor_seconds(const Work& work, const Device& device, Bytes recurring) {
@@ -36,14 +40,13 @@ Floor floor_seconds(const Work& work, const Device& device, Bytes recurring) {
 Floor floor_seconds(const Program& program, const StepShape& shape, const Device& device) {
   const Bytes recurring = work_of(program, shape).streamed_bytes();
   Floor total;
-  std::array<Seconds, 4> by_roof{};
+  std::array<Seconds, kRoofCount> by_roof{};
   for (const Op& op : program.ops) {
     const Floor floor = floor_seconds(work_of(op, shape), device, recurring);
     total.seconds += floor.seconds;
     by_roof[static_cast<size_t>(floor.roof)] += floor.seconds;
   }
-  for (size_t i = 0; i < by_roof.size(); ++i)
-    if (by_roof[i] > by_roof[static_cast<size_t>(total.roof)]) total.roof = static_cast<Roof>(i);
+  total.roof = most_binding(by_roof);
   return total;
 }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+
 #include "cost/device.h"
 #include "cost/work.h"
 #include "program/op.h"
@@ -11,12 +13,16 @@ namespace ridge {
 
 // Which limit an op or a phase is up against.
 enum class Roof { memory, matmul, attention, wire };
+inline constexpr int kRoofCount = 4;
 const char* name_of(Roof roof);
 
 struct Floor {
   Seconds seconds;
   Roof roof = Roof::memory;  // the one that binds
 };
+
+// The roof with the most time; of equals the first.
+Roof most_binding(const std::array<Seconds, kRoofCount>& by_roof);
 
 // Of one op: the highest of its roofs. `recurring`: all bytes that the step streams, which decides
 // what the caches can keep until the next step. Ops run one after another, so a step's floor is the
