@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "text/chat_template.h"
 #include "text/vocab_tokenizer.h"
 
 namespace ridge {
@@ -73,17 +72,6 @@ Result<std::unique_ptr<const Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
   RIDGE_RETURN_IF_ERROR(check_spec(spec));
   return spec.model == TokenizerModel::bpe ? create_bpe(std::move(spec))
                                            : create_spm(std::move(spec));
-}
-
-std::vector<TokenId> Tokenizer::encode_spans(const std::vector<ChatSpan>& spans,
-                                             bool add_special) const {
-  std::vector<TokenId> ids;
-  for (const ChatSpan& span : spans) {
-    const bool first = &span == &spans.front();
-    const auto part = encode(span.text, {add_special && first, !span.from_user});
-    ids.insert(ids.end(), part.begin(), part.end());
-  }
-  return ids;
 }
 
 std::string Tokenizer::decode(const std::vector<TokenId>& ids, bool render_special) const {

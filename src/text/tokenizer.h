@@ -58,7 +58,7 @@ class Tokenizer {
   // A rendered chat. Control tokens are recognised only inside the template's own spans; all else
   // is tokenised as the joined text, so that a border between spans is no border between tokens.
   virtual std::vector<TokenId> encode_spans(const std::vector<ChatSpan>& spans,
-                                            bool add_special = true) const;
+                                            bool add_special = true) const = 0;
 
   // The bytes a token stands for in running text: may be a fragment of a UTF-8 character. Control
   // tokens give "" unless `render_special`.
