@@ -308,29 +308,6 @@ void float_block(const std::byte* tile, int64_t b, float* out) {
   }
 }
 
-template <DType kDType>
-void float_blocks(const std::byte* tile, int64_t k_begin, int64_t n, float* out) {
-  for (int64_t k = 0; k < n; k += kBlock) {
-    float_block<kDType>(tile, (k_begin + k) / kBlock, out + k * kTileRows);
-  }
-}
-
-void f16_panel(const std::byte* src, int64_t n, float* out) {
-  for (int64_t i = 0; i < 2 * n; ++i) {
-    prefetch(src + 16 * i);
-    _mm256_storeu_ps(out + 8 * i, halves_at(src + 16 * i));
-  }
-}
-
-void bf16_panel(const std::byte* src, int64_t n, float* out) {
-  for (int64_t i = 0; i < 2 * n; ++i) {
-    prefetch(src + 16 * i);
-    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + 16 * i));
-    const __m256i wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 8 * i), wide);
-  }
-}
-
 template <int kRows>
 inline void add_column(const float* w, const FloatRows& x, int64_t k, __m256 acc[kRows][2]) {
   const __m256 w0 = _mm256_loadu_ps(w + k * kTileRows);
@@ -415,48 +392,32 @@ struct Avx2Kernel {
     }
   }
 
+  template <DType kDType>
+  static void float_blocks(const std::byte* tile, int64_t k_begin, int64_t n, float* out) {
+    for (int64_t k = 0; k < n; k += kBlock) {
+      float_block<kDType>(tile, (k_begin + k) / kBlock, out + k * kTileRows);
+    }
+  }
+
+  static void f16_panel(const std::byte* src, int64_t n, float* out) {
+    for (int64_t i = 0; i < 2 * n; ++i) {
+      prefetch(src + 16 * i);
+      _mm256_storeu_ps(out + 8 * i, halves_at(src + 16 * i));
+    }
+  }
+
+  static void bf16_panel(const std::byte* src, int64_t n, float* out) {
+    for (int64_t i = 0; i < 2 * n; ++i) {
+      prefetch(src + 16 * i);
+      const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + 16 * i));
+      const __m256i wide = _mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 8 * i), wide);
+    }
+  }
+
   static const float* float_panel(const PackedView& w, int64_t tile, int64_t k_begin, int64_t n,
                                   float* scratch) {
-    const std::byte* data = w.data + tile * tile_bytes(w.dtype, w.cols);
-    switch (w.dtype) {
-      case DType::f32:
-        return reinterpret_cast<const float*>(data) + k_begin * kTileRows;
-      case DType::f16:
-        f16_panel(data + k_begin * 32, n, scratch);
-        break;
-      case DType::bf16:
-        bf16_panel(data + k_begin * 32, n, scratch);
-        break;
-      case DType::q4_0:
-        float_blocks<DType::q4_0>(data, k_begin, n, scratch);
-        break;
-      case DType::q4_1:
-        float_blocks<DType::q4_1>(data, k_begin, n, scratch);
-        break;
-      case DType::q5_0:
-        float_blocks<DType::q5_0>(data, k_begin, n, scratch);
-        break;
-      case DType::q5_1:
-        float_blocks<DType::q5_1>(data, k_begin, n, scratch);
-        break;
-      case DType::q8_0:
-        float_blocks<DType::q8_0>(data, k_begin, n, scratch);
-        break;
-      case DType::q4_k:
-        float_blocks<DType::q4_k>(data, k_begin, n, scratch);
-        break;
-      case DType::q5_k:
-        float_blocks<DType::q5_k>(data, k_begin, n, scratch);
-        break;
-      case DType::q6_k:
-        float_blocks<DType::q6_k>(data, k_begin, n, scratch);
-        break;
-      case DType::q2_k:
-      case DType::q3_k:
-        unpack_panel(w, tile, k_begin, n, scratch);
-        break;
-    }
-    return scratch;
+    return panel_by_dtype<Avx2Kernel>(w, tile, k_begin, n, scratch);
   }
 
   static void float_tile(int64_t rows, const float* panel, int64_t n, const FloatRows& x,

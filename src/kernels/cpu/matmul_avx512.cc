@@ -420,28 +420,6 @@ void float_block(const std::byte* tile, int64_t b, float* out) {
   }
 }
 
-template <DType kDType>
-void float_blocks(const std::byte* tile, int64_t k_begin, int64_t n, float* out) {
-  for (int64_t k = 0; k < n; k += kBlock) {
-    float_block<kDType>(tile, (k_begin + k) / kBlock, out + k * kTileRows);
-  }
-}
-
-void f16_panel(const std::byte* src, int64_t n, float* out) {
-  for (int64_t k = 0; k < n; ++k) {
-    prefetch(src + 32 * k);
-    _mm512_storeu_ps(out + 16 * k, halves_at(src + 32 * k));
-  }
-}
-
-void bf16_panel(const std::byte* src, int64_t n, float* out) {
-  for (int64_t k = 0; k < n; ++k) {
-    prefetch(src + 32 * k);
-    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + 32 * k));
-    _mm512_storeu_si512(out + 16 * k, _mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
-  }
-}
-
 // Even and odd k are summed apart, for more additions in flight.
 template <int kRows>
 void float_rows(const float* panel, int64_t n, const FloatRows& x, const Output& out) {
@@ -538,48 +516,31 @@ struct Avx512Kernel {
     }
   }
 
+  template <DType kDType>
+  static void float_blocks(const std::byte* tile, int64_t k_begin, int64_t n, float* out) {
+    for (int64_t k = 0; k < n; k += kBlock) {
+      float_block<kDType>(tile, (k_begin + k) / kBlock, out + k * kTileRows);
+    }
+  }
+
+  static void f16_panel(const std::byte* src, int64_t n, float* out) {
+    for (int64_t k = 0; k < n; ++k) {
+      prefetch(src + 32 * k);
+      _mm512_storeu_ps(out + 16 * k, halves_at(src + 32 * k));
+    }
+  }
+
+  static void bf16_panel(const std::byte* src, int64_t n, float* out) {
+    for (int64_t k = 0; k < n; ++k) {
+      prefetch(src + 32 * k);
+      const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + 32 * k));
+      _mm512_storeu_si512(out + 16 * k, _mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+    }
+  }
+
   static const float* float_panel(const PackedView& w, int64_t tile, int64_t k_begin, int64_t n,
                                   float* scratch) {
-    const std::byte* data = w.data + tile * tile_bytes(w.dtype, w.cols);
-    switch (w.dtype) {
-      case DType::f32:
-        return reinterpret_cast<const float*>(data) + k_begin * kTileRows;
-      case DType::f16:
-        f16_panel(data + k_begin * 32, n, scratch);
-        break;
-      case DType::bf16:
-        bf16_panel(data + k_begin * 32, n, scratch);
-        break;
-      case DType::q4_0:
-        float_blocks<DType::q4_0>(data, k_begin, n, scratch);
-        break;
-      case DType::q4_1:
-        float_blocks<DType::q4_1>(data, k_begin, n, scratch);
-        break;
-      case DType::q5_0:
-        float_blocks<DType::q5_0>(data, k_begin, n, scratch);
-        break;
-      case DType::q5_1:
-        float_blocks<DType::q5_1>(data, k_begin, n, scratch);
-        break;
-      case DType::q8_0:
-        float_blocks<DType::q8_0>(data, k_begin, n, scratch);
-        break;
-      case DType::q4_k:
-        float_blocks<DType::q4_k>(data, k_begin, n, scratch);
-        break;
-      case DType::q5_k:
-        float_blocks<DType::q5_k>(data, k_begin, n, scratch);
-        break;
-      case DType::q6_k:
-        float_blocks<DType::q6_k>(data, k_begin, n, scratch);
-        break;
-      case DType::q2_k:
-      case DType::q3_k:
-        unpack_panel(w, tile, k_begin, n, scratch);
-        break;
-    }
-    return scratch;
+    return panel_by_dtype<Avx512Kernel>(w, tile, k_begin, n, scratch);
   }
 
   static void float_tile(int64_t rows, const float* panel, int64_t n, const FloatRows& x,

@@ -60,6 +60,7 @@ inline Output output_of(const PackedView& w, int64_t tile, float* y, int64_t str
 //   half_sums(q8, n, out): -32 * the sum of each 16 of n values
 //   float_panel(w, tile, k_begin, n, scratch): columns as floats (n, 16), in scratch or in place
 //   float_tile(rows, panel, n, FloatRows, Output), rows <= kMaxRows
+
 // Rows of x that are swept while a tile's weights are at hand.
 template <class K>
 int64_t int8_rows_at_once(const PackedView& w) {
@@ -112,6 +113,54 @@ void matmul_int8_tiles(const PackedView& w, const Activations& x, int64_t tile_b
       }
     }
   }
+}
+
+// The float_panel of a K that also offers, all from column k_begin on:
+//   f16_panel(src, n, out), bf16_panel(src, n, out): src is the first column's
+//   float_blocks<dtype>(tile, k_begin, n, out)
+template <class K>
+const float* panel_by_dtype(const PackedView& w, int64_t tile, int64_t k_begin, int64_t n,
+                            float* scratch) {
+  const std::byte* data = w.data + tile * tile_bytes(w.dtype, w.cols);
+  switch (w.dtype) {
+    case DType::f32:
+      return reinterpret_cast<const float*>(data) + k_begin * kTileRows;
+    case DType::f16:
+      K::f16_panel(data + k_begin * 2 * kTileRows, n, scratch);
+      break;
+    case DType::bf16:
+      K::bf16_panel(data + k_begin * 2 * kTileRows, n, scratch);
+      break;
+    case DType::q4_0:
+      K::template float_blocks<DType::q4_0>(data, k_begin, n, scratch);
+      break;
+    case DType::q4_1:
+      K::template float_blocks<DType::q4_1>(data, k_begin, n, scratch);
+      break;
+    case DType::q5_0:
+      K::template float_blocks<DType::q5_0>(data, k_begin, n, scratch);
+      break;
+    case DType::q5_1:
+      K::template float_blocks<DType::q5_1>(data, k_begin, n, scratch);
+      break;
+    case DType::q8_0:
+      K::template float_blocks<DType::q8_0>(data, k_begin, n, scratch);
+      break;
+    case DType::q4_k:
+      K::template float_blocks<DType::q4_k>(data, k_begin, n, scratch);
+      break;
+    case DType::q5_k:
+      K::template float_blocks<DType::q5_k>(data, k_begin, n, scratch);
+      break;
+    case DType::q6_k:
+      K::template float_blocks<DType::q6_k>(data, k_begin, n, scratch);
+      break;
+    case DType::q2_k:
+    case DType::q3_k:
+      unpack_panel(w, tile, k_begin, n, scratch);
+      break;
+  }
+  return scratch;
 }
 
 template <class K>
