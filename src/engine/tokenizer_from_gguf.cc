@@ -2,9 +2,12 @@
 #include "engine/tokenizer_from_gguf.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
 
+#include "model/quote.h"
 #include "text/pretokenizer.h"
 #include "text/utf8_stream.h"
 
@@ -82,10 +85,18 @@ Status read_flag(const GgufFile& file, std::string_view key, bool& out) {
   return {};
 }
 
+Status check_override(std::string_view name) {
+  const auto known = known_pre_tokenizers();
+  if (std::find(known.begin(), known.end(), name) != known.end()) return {};
+  return Error{ErrorCode::usage, fmt::format("--pre is {}, expected one of: {}", quoted(name),
+                                             fmt::join(known, ", "))};
+}
+
 Status read_bpe(const GgufFile& file, std::string_view pre_override, TokenizerSpec& spec) {
   spec.model = TokenizerModel::bpe;
   RIDGE_RETURN_IF_ERROR(read_strings(file, "tokenizer.ggml.merges", spec.merges));
   if (!pre_override.empty()) {
+    RIDGE_RETURN_IF_ERROR(check_override(pre_override));
     spec.pre = pre_override;
   } else if (file.has("tokenizer.ggml.pre")) {
     RIDGE_TRY(spec.pre, file.string("tokenizer.ggml.pre"));
@@ -95,7 +106,13 @@ Status read_bpe(const GgufFile& file, std::string_view pre_override, TokenizerSp
 }
 
 // Files of this kind that say nothing follow Llama 2: its ids, a BOS, a space before the text.
-Status read_spm(const GgufFile& file, TokenizerSpec& spec) {
+Status read_spm(const GgufFile& file, std::string_view pre_override, TokenizerSpec& spec) {
+  if (!pre_override.empty()) {
+    return Error{ErrorCode::usage,
+                 fmt::format("--pre is {}, but this model's tokenizer is SPM: it has no "
+                             "pre-tokeniser to override",
+                             quoted(pre_override))};
+  }
   spec.model = TokenizerModel::spm;
   spec.unknown = 0;
   spec.bos = 1;
@@ -120,7 +137,7 @@ Result<TokenizerSpec> read_spec(const GgufFile& file, std::string_view pre_overr
   if (model == "gpt2") {
     RIDGE_RETURN_IF_ERROR(read_bpe(file, pre_override, spec));
   } else if (model == "llama") {
-    RIDGE_RETURN_IF_ERROR(read_spm(file, spec));
+    RIDGE_RETURN_IF_ERROR(read_spm(file, pre_override, spec));
   } else {
     return Error{ErrorCode::not_supported,
                  fmt::format("{} is '{}'; this build has 'gpt2' (BPE) and 'llama' (SPM)", kModel,
@@ -142,6 +159,7 @@ Result<TokenizerSpec> read_spec(const GgufFile& file, std::string_view pre_overr
 Result<std::unique_ptr<const Tokenizer>> tokenizer_from_gguf(const GgufFile& file,
                                                              std::string_view pre_override) {
   auto in_file = [&](const Error& error) {
+    if (error.code == ErrorCode::usage) return error;  // a flag is wrong, not the file
     return Error{error.code, fmt::format("{}: {}", file.path(), error.message)};
   };
   Result<TokenizerSpec> spec = read_spec(file, pre_override);
