@@ -1,5 +1,7 @@
 // An op of the Program tied to a kernel and to the pointers that the Op names. All workers of the
 // team call run() together; it may meet at barriers inside, and the executor adds one after it.
+// Cursor: the executor sets it to 0 after that barrier and adds none behind; so an op that claims
+// units must meet at a barrier of its own inside run() before the first claim.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -119,7 +119,8 @@ class BoundHeads : public BoundOp {
 
 size_t rope_table_for(const Rope& op, Binding& binding) {
   for (size_t i = 0; i < binding.ropes.size(); ++i)
-    if (binding.ropes[i].spec() == op.rope) return i;
+    if (binding.ropes[i].spec() == op.rope && binding.ropes[i].has_freqs() == op.use_freqs)
+      return i;
   const float* freqs = op.use_freqs ? binding.weights.vector(op.freqs.name) : nullptr;
   binding.ropes.emplace_back(op.rope, freqs, binding.max_rows);
   return binding.ropes.size() - 1;

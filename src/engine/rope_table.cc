@@ -6,7 +6,7 @@
 namespace ridge {
 
 RopeTable::RopeTable(const RopeSpec& spec, const float* freqs, int64_t max_rows)
-    : spec_(spec), frequency_(static_cast<size_t>(spec.dims / 2)) {
+    : spec_(spec), has_freqs_(freqs != nullptr), frequency_(static_cast<size_t>(spec.dims / 2)) {
   const double scale = spec.scaling == RopeScaling::linear ? 1 / spec.factor : 1.0;
   for (size_t i = 0; i < frequency_.size(); ++i) {
     // RoFormer (arXiv 2104.09864), section 3.2.2: theta_i = base^(-2 i / dims)

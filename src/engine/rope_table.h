@@ -21,9 +21,11 @@ class RopeTable {
   const float* sin(int64_t row) const { return sin_.data() + row * pairs(); }
   int64_t pairs() const { return static_cast<int64_t>(frequency_.size()); }
   const RopeSpec& spec() const { return spec_; }
+  bool has_freqs() const { return has_freqs_; }
 
  private:
   RopeSpec spec_;
+  bool has_freqs_;
   std::vector<double> frequency_;  // radians per position
   std::vector<float> cos_, sin_;   // (max_rows, pairs)
 };
