@@ -28,7 +28,6 @@ class WeightStore {
 
   PackedView matrix(const std::string& name) const;
   const float* vector(const std::string& name) const;
-  int64_t bytes() const { return static_cast<int64_t>(arena_.size()); }
 
  private:
   struct Entry {
