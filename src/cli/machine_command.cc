@@ -110,9 +110,10 @@ std::string choice_lines(const MachineProfile& profile) {
     reason +=
         fmt::format("; {} reach{} {:.0f} %", before->threads, before->threads == 1 ? "es" : "",
                     100 * before->read_rate.back().value / best);
-  return fmt::format(
-      "decode   {} ({})\nprefill  {} (all usable CPUs: it is bound by multiplying)\n",
-      counted(decode, "thread"), reason, counted(profile.prefill_threads(), "thread"));
+  return fmt::format("decode   {} ({})\nprefill  {} (all usable {}: it is bound by multiplying)\n",
+                     counted(decode, "thread"), reason,
+                     counted(profile.prefill_threads(), "thread"),
+                     profile.cores > 0 ? "cores" : "CPUs");
 }
 
 std::string notes(const MachineProfile& profile) {

@@ -93,15 +93,6 @@ std::vector<SweepRate> sweeps_of(const MachineProfile& profile, int threads, Byt
 
 }  // namespace
 
-const ThreadRates& MachineProfile::at(int threads) const {
-  CHECK(!rates.empty());
-  const ThreadRates* found = &rates.front();
-  for (const ThreadRates& entry : rates) {
-    if (entry.threads <= threads) found = &entry;
-  }
-  return *found;
-}
-
 int MachineProfile::decode_threads() const {
   CHECK(!rates.empty());
   BytesPerSecond best;

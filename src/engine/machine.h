@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -42,7 +43,8 @@ struct ThreadRates {
 struct MachineProfile {
   std::string cpu;
   Isa isa = Isa::plain;
-  int usable_cpus = 0, packages = 0, cores = 0, numa_nodes = 0;
+  int usable_cpus = 0;
+  int packages = 0, cores = 0, numa_nodes = 0;  // that hold usable CPUs; 0: unknown
   int64_t memory_bytes = 0;
   std::vector<CacheFacts> caches;    // data caches, innermost first
   std::vector<ThreadRates> rates;    // threads 1, 2, 4, ... usable_cpus
@@ -53,10 +55,11 @@ struct MachineProfile {
   // False where the largest set was under four times the last cache (as hwloc reports it; a virtual
   // machine sees one that it shares): then the memory rates are upper bounds.
   bool memory_beyond_caches() const;
-  const ThreadRates& at(int threads) const;  // that entry, or the next smaller one
-  // Fewest threads that reach 97 % of the best memory read rate / of the best multiply rate.
+  // Fewest threads that reach 97 % of the best memory read rate.
   int decode_threads() const;
-  int prefill_threads() const { return usable_cpus; }
+  // One for each usable core: hardware threads of one core share its multipliers. All usable CPUs
+  // where the cores are not known.
+  int prefill_threads() const { return cores > 0 ? std::min(cores, usable_cpus) : usable_cpus; }
 };
 
 // The machine as a cost Device with `threads` threads; `exact`: fp32 activations. Every rate is a
@@ -69,8 +72,9 @@ using ProbeProgress = std::function<void(const std::string& what, double done_sh
 
 MachineProfile measure_machine(Isa isa, const ProbeProgress& progress = {});
 
-// $XDG_CACHE_HOME/ridge/machine-<isa>.json (or ~/.cache). A file of another CPU, ISA, CPU count or
-// format version counts as missing.
+// $XDG_CACHE_HOME/ridge/machine-<isa>-<n>cpus.json (or ~/.cache), n: the CPUs usable now, so that a
+// run held to some of them leaves the profile of all alone. A file of another CPU, ISA, CPU count
+// or format version counts as missing.
 std::string machine_cache_path(Isa isa);
 Result<MachineProfile> load_machine(Isa isa);
 Status save_machine(const MachineProfile& profile);

@@ -195,7 +195,7 @@ std::string machine_cache_path(Isa isa) {
     if (home.empty()) return "";
     folder = home + "/.cache";
   }
-  return fmt::format("{}/ridge/machine-{}.json", folder, name_of(isa));
+  return fmt::format("{}/ridge/machine-{}-{}cpus.json", folder, name_of(isa), usable_cpus());
 }
 
 std::string machine_json(const MachineProfile& profile) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -65,6 +67,7 @@ class MachineFile : public testing::Test {
     return profile;
   }
 
+  static std::string file_name(int cpus) { return fmt::format("machine-plain-{}cpus.json", cpus); }
   static std::string written() {
     std::ifstream file(machine_cache_path(Isa::plain));
     std::ostringstream text;
@@ -103,16 +106,36 @@ TEST_F(MachineFile, nothing_but_the_profile_is_left_in_the_folder) {
   ASSERT_TRUE(save_machine(profile()));
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/ridge")) {
-    EXPECT_EQ(entry.path().filename(), "machine-plain.json");
+    EXPECT_EQ(entry.path().filename(), file_name(usable_cpus()));
     ++files;
   }
   EXPECT_EQ(files, 1);
 }
 
+TEST_F(MachineFile, a_process_held_to_one_cpu_has_a_file_of_its_own) {
+  if (usable_cpus() < 2) GTEST_SKIP() << "there is only one CPU";
+  ASSERT_TRUE(save_machine(profile()));
+  const std::string whole = written();
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  CPU_ZERO(&one);
+  for (size_t cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  EXPECT_THAT(machine_cache_path(Isa::plain), testing::EndsWith(file_name(1)));
+  EXPECT_FALSE(load_machine(Isa::plain));
+  EXPECT_TRUE(save_machine(profile()));
+  EXPECT_TRUE(load_machine(Isa::plain));
+  ASSERT_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
+  EXPECT_EQ(written(), whole);
+}
+
 TEST_F(MachineFile, a_missing_file_is_an_error_that_names_it) {
   const auto loaded = load_machine(Isa::plain);
   ASSERT_FALSE(loaded);
-  EXPECT_THAT(loaded.error().message, testing::HasSubstr("machine-plain.json does not exist"));
+  EXPECT_THAT(loaded.error().message,
+              testing::HasSubstr(file_name(usable_cpus()) + " does not exist"));
 }
 
 TEST_F(MachineFile, a_damaged_file_counts_as_missing) {
@@ -165,7 +188,7 @@ TEST_F(MachineFile, a_cache_folder_that_cannot_be_made_is_an_error_that_names_it
   setenv("XDG_CACHE_HOME", machine_cache_path(Isa::plain).c_str(), 1);
   const Status saved = save_machine(profile());
   ASSERT_FALSE(saved);
-  EXPECT_THAT(saved.error().message, testing::HasSubstr("machine-plain.json/ridge"));
+  EXPECT_THAT(saved.error().message, testing::HasSubstr(file_name(usable_cpus()) + "/ridge"));
 }
 
 TEST_F(MachineFile, a_relative_cache_home_is_ignored) {

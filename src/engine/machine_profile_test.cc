@@ -37,7 +37,6 @@ TEST(MachineProfile, decode_takes_the_fewest_threads_at_the_knee_of_the_memory_c
   EXPECT_EQ(profile.decode_threads(), 2);  // 97 of 99
   profile.rates[1].read_rate.back() = BytesPerSecond(95);
   EXPECT_EQ(profile.decode_threads(), 4);
-  EXPECT_EQ(profile.prefill_threads(), 6);
 }
 
 TEST(MachineProfile, more_threads_that_read_slower_are_not_chosen) {
@@ -46,12 +45,14 @@ TEST(MachineProfile, more_threads_that_read_slower_are_not_chosen) {
   EXPECT_EQ(profile.decode_threads(), 1);
 }
 
-TEST(MachineProfile, an_unmeasured_thread_count_has_the_entry_below) {
-  const MachineProfile profile = fake_profile();
-  EXPECT_EQ(profile.at(1).threads, 1);
-  EXPECT_EQ(profile.at(3).threads, 2);
-  EXPECT_EQ(profile.at(6).threads, 6);
-  EXPECT_EQ(profile.at(99).threads, 6);
+TEST(MachineProfile, prefill_takes_the_usable_cores_and_not_their_hardware_threads) {
+  MachineProfile profile = fake_profile();
+  profile.cores = 3;
+  EXPECT_EQ(profile.prefill_threads(), 3);
+  profile.cores = 12;  // as a container may see them
+  EXPECT_EQ(profile.prefill_threads(), 6);
+  profile.cores = 0;
+  EXPECT_EQ(profile.prefill_threads(), 6);
 }
 
 TEST(MachineProfile, a_device_counts_private_caches_per_thread_and_shared_ones_once) {
