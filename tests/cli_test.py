@@ -7,7 +7,7 @@ SPDX-License-Identifier: Apache-2.0
 
 import re
 
-from cli_harness import INPUT, MODEL, USAGE, CliTest, main
+from cli_harness import BASE_MODEL, INPUT, MODEL, USAGE, CliTest, main
 
 
 class CliBadModel(CliTest):
@@ -72,6 +72,12 @@ class CliBadFlags(CliTest):
     def test_two_prompts_are_a_usage_error(self):
         text = self.file("prompt.txt", b"hello")
         self.assert_refused(USAGE, [], "run", MODEL, "-p", "a", "-f", text)
+
+    def test_a_pre_tokeniser_that_cannot_be_is_a_usage_error(self):
+        self.assert_refused(USAGE, ["--pre", "'gpt-3'", "qwen2"], "run", MODEL, "--pre", "gpt-3",
+                            "-p", "a")
+        self.assert_refused(USAGE, ["--pre", "SPM"], "tokenizer", "encode", BASE_MODEL, "--pre",
+                            "gpt-2")
 
 
 class CliBadPrompt(CliTest):
