@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -25,10 +26,10 @@ std::byte* map_zeroed(size_t bytes) {
   // Huge pages need a start on their border: map more, give the ends back.
   const size_t slack = bytes >= kHugePageBytes ? kHugePageBytes : 0;
   const size_t wanted = mapped_bytes(bytes);
-  CHECK(wanted >= bytes && wanted + slack >= wanted);
+  if (wanted < bytes || wanted + slack < wanted) throw std::bad_alloc();
   void* mapping =
       mmap(nullptr, wanted + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  CHECK(mapping != MAP_FAILED);
+  if (mapping == MAP_FAILED) throw std::bad_alloc();
   auto* begin = static_cast<std::byte*>(mapping);
   if (slack == 0) return begin;
   const size_t past = reinterpret_cast<uintptr_t>(begin) % kHugePageBytes;
@@ -45,7 +46,7 @@ std::byte* allocate_zeroed(size_t bytes) {
   if (bytes >= kMapFromBytes) return map_zeroed(bytes);
   const size_t rounded = round_up(bytes, kVectorBytes);
   void* data = std::aligned_alloc(kVectorBytes, rounded);
-  CHECK(data != nullptr);
+  if (data == nullptr) throw std::bad_alloc();
   std::memset(data, 0, rounded);
   return static_cast<std::byte*>(data);
 }

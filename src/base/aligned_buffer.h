@@ -10,7 +10,9 @@ namespace ridge {
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  explicit AlignedBuffer(size_t bytes);  // pages are untouched until written
+  // Pages are untouched until written. Throws std::bad_alloc, as the language's own allocation
+  // does.
+  explicit AlignedBuffer(size_t bytes);
   AlignedBuffer(AlignedBuffer&& other) noexcept;
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
   ~AlignedBuffer();

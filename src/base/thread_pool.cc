@@ -95,12 +95,18 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int n_threads) {
   CHECK(n_threads >= 1);
   state_ = std::make_unique<State>(n_threads);
-  for (int i = 1; i < n_threads; ++i) {
-    state_->workers[i].thread = std::thread([this, i] { worker_loop(i); });
+  try {
+    for (int i = 1; i < n_threads; ++i)
+      state_->workers[i].thread = std::thread([this, i] { worker_loop(i); });
+  } catch (...) {  // the system has no more threads: those that run must end before we do
+    stop();
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   state_->stopping = true;
   for (State::Worker& worker : state_->workers) worker.calls.add(1);
   for (State::Worker& worker : state_->workers) {

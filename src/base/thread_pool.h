@@ -12,6 +12,7 @@ namespace ridge {
 
 class ThreadPool {
  public:
+  // Throws std::system_error if the system has no more threads.
   explicit ThreadPool(int n_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -50,6 +51,7 @@ class ThreadPool {
   struct State;
   void run_erased(int n_threads, void (*call)(void*, const Team&), void* work);
   void worker_loop(int index);
+  void stop();
   std::unique_ptr<State> state_;
 };
 

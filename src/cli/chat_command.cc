@@ -40,7 +40,7 @@ class Chat {
     const bool interactive = isatty(STDIN_FILENO) == 1;
     if (interactive) note("/help lists the commands");
     for (std::string line;;) {
-      if (interactive) fmt::print(stderr, "> ");
+      if (interactive) put(stderr, "> ");
       if (!std::getline(std::cin, line)) break;
       if (line.empty()) continue;
       if (line == "/quit") break;
@@ -49,7 +49,7 @@ class Chat {
       else if (const Status status = turn(line); !status)
         fail(status.error());
     }
-    if (interactive) fmt::print(stderr, "\n");
+    if (interactive) put(stderr, "\n");
     return kExitOk;
   }
 
@@ -63,11 +63,13 @@ class Chat {
 
   void command(const std::string& line) {
     if (line == "/help") {
-      fmt::print(stderr, "{}", kHelp);
+      put(stderr, kHelp);
     } else if (line == "/clear") {
       clear();
     } else if (line == "/stats") {
-      fmt::print(stderr, "{}", run_table(bench_, flags_, last_));
+      put(stderr, run_table(bench_, flags_, last_));
+    } else if (line == "/save") {
+      note("/save needs a file name");
     } else if (line.starts_with("/save ")) {
       const Status status = save_conversation(line.substr(6), flags_, messages_);
       if (!status) fail(status.error());
@@ -84,9 +86,17 @@ class Chat {
     const std::vector<ChatSpan> spans = template_.render(messages_, true);
     const std::vector<TokenId> ids =
         bench_.model->tokenizer().encode_spans(drop_prefix(spans, seen_bytes_), seen_bytes_ == 0);
+    const auto length = static_cast<int64_t>(bench_.session->tokens().size() + ids.size());
+    if (length > bench_.session->context()) {
+      messages_.pop_back();
+      return Error{ErrorCode::invalid_input,
+                   fmt::format("with this message the conversation has {} tokens and the context "
+                               "holds {}: /clear forgets it, --ctx makes room for more",
+                               length, bench_.session->context())};
+    }
     bench_.book->clear();
     g_cancelled = false;
-    install_signal_handlers();
+    install_interrupt_handler();
     const auto before = static_cast<int64_t>(bench_.session->tokens().size());
     const GenerateOptions options{.max_tokens = flags_.max_tokens,
                                   .sampling = flags_.sampling,
@@ -103,8 +113,13 @@ class Chat {
       bench_.session->truncate(before);
       return generation.error();
     }
-    fmt::print("\n");
+    put(stdout, "\n");
     std::fflush(stdout);
+    if (generation->tokens.empty()) {  // ended while the prompt was read: the turn did not happen
+      messages_.pop_back();
+      bench_.session->truncate(before);
+      return {};
+    }
     settle(spans, before + static_cast<int64_t>(ids.size()), *generation);
     last_ = std::move(*generation);
     hold_the_law(bench_, flags_);

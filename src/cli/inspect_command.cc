@@ -108,19 +108,22 @@ std::string text_of(const Json& value) {
 }
 
 void print_section(const char* title, const Json& object) {
-  fmt::print("{}\n", title);
-  for (const auto& [key, value] : object.items()) fmt::print("  {:<20} {}\n", key, text_of(value));
+  put(stdout, fmt::format("{}\n", title));
+  for (const auto& [key, value] : object.items())
+    put(stdout, fmt::format("  {:<20} {}\n", key, text_of(value)));
 }
 
 void print_program(const Program& program, const StepShape& shape, const InspectFlags& flags) {
-  fmt::print("program: one decode step of {} sequence(s) with {} tokens each\n", flags.batch,
-             flags.context);
+  put(stdout, fmt::format("program: one decode step of {} sequence(s) with {} tokens each\n",
+                          flags.batch, flags.context));
   const auto row = [](const std::string& what, const Work& w) {
-    fmt::print("{:<84}{:>10.4f}{:>12.5f}{:>11.5f}{:>11.5f}\n", what, w.flops().value * 1e-9,
-               w.weight_bytes.value * 1e-6, (w.kv_read_bytes + w.kv_write_bytes).value * 1e-6,
-               w.activation_bytes.value * 1e-6);
+    put(stdout,
+        fmt::format("{:<84}{:>10.4f}{:>12.5f}{:>11.5f}{:>11.5f}\n", what, w.flops().value * 1e-9,
+                    w.weight_bytes.value * 1e-6, (w.kv_read_bytes + w.kv_write_bytes).value * 1e-6,
+                    w.activation_bytes.value * 1e-6));
   };
-  fmt::print("{:<84}{:>10}{:>12}{:>11}{:>11}\n", "op", "GFLOP", "weight MB", "KV MB", "act MB");
+  put(stdout, fmt::format("{:<84}{:>10}{:>12}{:>11}{:>11}\n", "op", "GFLOP", "weight MB", "KV MB",
+                          "act MB"));
   for (const Op& op : program.ops) row(describe(op), work_of(op, shape));
   row("total", work_of(program, shape));
 }
@@ -139,7 +142,7 @@ Result<int> inspect(const InspectFlags& flags) {
       json["program"] = program_json(fused, shape);
     else
       json["tensors"] = tensors_json(file);
-    fmt::print("{}\n", json.dump(2));
+    put(stdout, fmt::format("{}\n", json.dump(2)));
     return kExitOk;
   }
   print_section("model", spec_json(facts));
@@ -148,14 +151,15 @@ Result<int> inspect(const InspectFlags& flags) {
     print_program(fused, shape, flags);
     return kExitOk;
   }
-  fmt::print("tensors\n");
+  put(stdout, "tensors\n");
   int64_t bytes = 0;
   for (const GgufTensor& t : file.tensors()) {
-    fmt::print("  {:<36}{:<6}{:>20}{:>14}\n", to_valid_utf8(t.name), name_of(t.view.dtype),
-               fmt::format("{}", fmt::join(t.shape, " x ")), t.view.bytes());
+    put(stdout,
+        fmt::format("  {:<36}{:<6}{:>20}{:>14}\n", to_valid_utf8(t.name), name_of(t.view.dtype),
+                    fmt::format("{}", fmt::join(t.shape, " x ")), t.view.bytes()));
     bytes += t.view.bytes();
   }
-  fmt::print("  {} tensors, {} bytes\n", file.tensors().size(), bytes);
+  put(stdout, fmt::format("  {} tensors, {} bytes\n", file.tensors().size(), bytes));
   return kExitOk;
 }
 
@@ -168,10 +172,10 @@ Command add_inspect_command(CLI::App& app) {
   sub->add_option("MODEL", flags->model, "GGUF file")->required();
   sub->add_flag("--program", flags->program, "the decode step as data, with its work per op");
   sub->add_option("--batch", flags->batch, "sequences of that step")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   sub->add_option("--context", flags->context, "tokens of each, the new one included")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
+      ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
   sub->add_option("--pre", flags->pre, "pre-tokeniser, if the file names none that is known");
   sub->add_flag("--json", flags->json, "print one JSON object");

@@ -172,7 +172,7 @@ Command add_machine_command(CLI::App& app) {
     const Result<Isa> isa = selected_isa();
     if (!isa) return fail(isa.error());
     const MachineProfile profile = known_machine(*isa, flags->refresh);
-    fmt::print("{}", flags->json ? machine_json(profile) : machine_table(profile));
+    put(stdout, fmt::format("{}", flags->json ? machine_json(profile) : machine_table(profile)));
     return kExitOk;
   };
 }

@@ -6,12 +6,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <new>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/cpu_info.h"
 #include "cli/commands.h"
+#include "cli/run_options.h"
 #include "cli/terminal.h"
 
 namespace {
@@ -22,22 +24,25 @@ std::string version_text() {
                      isa ? ridge::name_of(*isa) : isa.error().message);
 }
 
-// What was computed but could not be written (a full disk) is a failure.
+// What was computed but could not be written (a full disk) is a failure. The only exceptions that
+// come here are the standard library's: no memory, no more threads.
 int checked(const ridge::Command& command) {
-  constexpr const char* kNotWritten = "standard output could not be written to its end";
   int code = ridge::kExitFailed;
   try {
     code = command();
-  } catch (const std::system_error&) {  // fmt::print's only word for it
-    return ridge::fail({ridge::ErrorCode::io, kNotWritten});
+  } catch (const std::bad_alloc&) {
+    return ridge::fail({ridge::ErrorCode::io, "there is not enough memory for this"});
+  } catch (const std::system_error& error) {
+    return ridge::fail({ridge::ErrorCode::io, fmt::format("the system refused: {}", error.what())});
   }
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  return ridge::fail({ridge::ErrorCode::io, kNotWritten});
+  return ridge::fail({ridge::ErrorCode::io, "standard output could not be written to its end"});
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  ridge::install_bus_error_handler();
   CLI::App app{
       "ridge runs language models on this machine and shows how far each step is from its "
       "floor.",
@@ -51,10 +56,13 @@ int main(int argc, char** argv) {
     ridge::Command command = add(app);
     commands.emplace_back(app.get_subcommands({}).back(), std::move(command));
   }
-  const std::string first = argc > 1 ? argv[1] : "-";
+  if (argc == 1)
+    return ridge::fail(
+        {ridge::ErrorCode::usage, "a command is missing; 'ridge --help' lists them"});
+  const std::string first = argv[1];
   const bool is_command = std::any_of(commands.begin(), commands.end(),
                                       [&](const auto& c) { return c.first->get_name() == first; });
-  if (first[0] != '-' && !is_command)
+  if (!first.starts_with('-') && !is_command)
     return ridge::fail({ridge::ErrorCode::usage,
                         fmt::format("'{}' is not a command; 'ridge --help' lists them", first)});
   try {

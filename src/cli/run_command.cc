@@ -1,16 +1,14 @@
 // ridge run: one generation, then the table.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <random>
 
 #include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/report.h"
 #include "cli/run_options.h"
 #include "cli/terminal.h"
@@ -20,44 +18,16 @@ namespace ridge {
 
 namespace {
 
-// Prompts longer than any context could hold are refused while reading.
-constexpr size_t kMaxPromptBytes = size_t{256} << 20;
-
-Result<std::string> read_stream(std::FILE* stream, const std::string& name) {
-  std::string text;
-  char buffer[1 << 16];
-  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, stream)) > 0;) {
-    text.append(buffer, n);
-    if (text.size() > kMaxPromptBytes)
-      return Error{ErrorCode::invalid_input,
-                   fmt::format("{} is longer than {} MiB", name, kMaxPromptBytes >> 20)};
-  }
-  if (std::ferror(stream) != 0)
-    return Error{ErrorCode::io, fmt::format("{}: {}", name, std::strerror(errno))};
-  return text;
-}
-
 Result<std::string> read_prompt(const RunFlags& flags) {
   if (int{flags.has_prompt} + int{!flags.prompt_file.empty()} + int{!flags.source.empty()} > 1)
     return Error{ErrorCode::usage, "-p, -f and - exclude one another"};
   if (flags.has_prompt) return flags.prompt;
-  const bool from_stdin = flags.prompt_file.empty() || flags.prompt_file == "-";
-  if (from_stdin) return read_stream(stdin, "standard input");
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
-      std::fopen(flags.prompt_file.c_str(), "rb"), std::fclose);
-  if (file == nullptr)
-    return Error{ErrorCode::io,
-                 fmt::format("prompt file '{}': {}", flags.prompt_file, std::strerror(errno))};
-  return read_stream(file.get(), fmt::format("prompt file '{}'", flags.prompt_file));
+  return read_text(flags.prompt_file);
 }
 
 Result<std::vector<TokenId>> encode_prompt(const RunFlags& flags, const Model& model,
                                            const std::string& prompt) {
   if (flags.raw || model.chat_template_source().empty()) {
-    if (!flags.system.empty())
-      return Error{ErrorCode::usage,
-                   "--system needs a chat template, which --raw and base models "
-                   "do without"};
     if (!flags.raw && !flags.json)
       note("the model has no chat template: the prompt is continued as it is (--raw)");
     return model.tokenizer().encode(prompt);
@@ -78,10 +48,11 @@ Result<int> run(RunFlags flags) {
     return Error{ErrorCode::invalid_input, "the prompt is not valid UTF-8"};
   flags.sampling.seed = flags.seed.value_or(std::random_device{}());
   RIDGE_TRY(const std::unique_ptr<Workbench> bench, set_up(flags));
+  RIDGE_RETURN_IF_ERROR(bench->session->check_bytes(prompt.size()));
   RIDGE_TRY(const std::vector<TokenId> ids, encode_prompt(flags, *bench->model, prompt));
   RIDGE_RETURN_IF_ERROR(bench->session->check_room(static_cast<int64_t>(ids.size())));
   announce(*bench, flags);
-  install_signal_handlers();
+  install_interrupt_handler();
 
   const GenerateOptions options{.max_tokens = flags.max_tokens,
                                 .sampling = flags.sampling,
@@ -94,13 +65,13 @@ Result<int> run(RunFlags flags) {
     std::fflush(stdout);
   };
   RIDGE_TRY(const Generation generation, bench->session->generate(ids, options, show, g_cancelled));
+  if (!flags.json) put(stdout, "\n");
+  std::fflush(stdout);
   hold_the_law(*bench, flags);
   if (flags.json) {
-    fmt::print("{}\n", run_json(*bench, flags, ids.size(), generation));
+    put(stdout, fmt::format("{}\n", run_json(*bench, flags, ids.size(), generation)));
   } else {
-    fmt::print("\n");
-    std::fflush(stdout);
-    fmt::print(stderr, "{}", run_table(*bench, flags, generation));
+    put(stderr, run_table(*bench, flags, generation));
   }
   return kExitOk;
 }

@@ -8,21 +8,19 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
-#include <fstream>
 #include <random>
 
 #include "base/clock.h"
 #include "cli/machine_command.h"
 #include "cli/terminal.h"
+#include "engine/machine_load.h"
+#include "engine/session_plan.h"
 
 namespace ridge {
 
 std::atomic<bool> g_cancelled{false};
 
 namespace {
-
-// The KV cache may take this share of the memory that is free at the start.
-constexpr double kKvShareOfFreeMemory = 0.5;
 
 void on_interrupt(int) {
   // The second one ends the process at once.
@@ -35,17 +33,6 @@ void on_bus_error(int) {
       "ridge: error: the model file changed or shrank while it was being read\n";
   [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
   _exit(kExitFailed);
-}
-
-int64_t free_memory_bytes() {
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string key, unit; meminfo >> key;) {
-    int64_t kib = 0;
-    meminfo >> kib;
-    std::getline(meminfo, unit);
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return int64_t{4} << 30;  // unknown: a cautious guess
 }
 
 // CLI11's own Range lets NaN through, and its unsigned parser takes -1.
@@ -69,31 +56,32 @@ CLI::Validator whole_number() {
           "WHOLE"};
 }
 
-struct ContextChoice {
-  int64_t tokens;
-  std::string why;
-};
+// Memory that is free, or a cautious guess where the system does not say.
+int64_t free_bytes() {
+  constexpr int64_t kGuess = int64_t{4} << 30;
+  const int64_t available = available_memory();
+  return available > 0 ? available : kGuess;
+}
 
-Result<ContextChoice> choose_context(const RunFlags& flags, const ModelSpec& spec) {
-  const int64_t per_token = kv_bytes_per_token(spec);
-  const int64_t room =
-      static_cast<int64_t>(kKvShareOfFreeMemory * static_cast<double>(free_memory_bytes()) /
-                           static_cast<double>(per_token));
-  if (flags.context > 0) {
-    if (flags.context > 2 * room)
-      return Error{ErrorCode::invalid_input,
-                   fmt::format("--ctx {} needs {:.1f} GB of KV cache and {:.1f} GB are free",
-                               flags.context, static_cast<double>(flags.context * per_token) * 1e-9,
-                               2e-9 * static_cast<double>(room * per_token))};
-    if (flags.context > spec.context_length)
-      warning(fmt::format("--ctx {} is beyond the {} tokens the model was made for", flags.context,
-                          spec.context_length));
-    return ContextChoice{flags.context, "--ctx"};
+// Refuses at once what would fail after a long load.
+Status check_file(const RunFlags& flags) {
+  RIDGE_TRY(const GgufFile file, GgufFile::open(flags.model));
+  RIDGE_TRY(const ModelFacts facts, model_facts(file));
+  int64_t bytes = 0;
+  for (const Weight& w : weights_of(facts.program)) bytes += w.bytes();
+  if (bytes > free_bytes())
+    return Error{
+        ErrorCode::not_supported,
+        fmt::format("{}: the weights take {:.2f} GB and {:.2f} GB of memory are free", flags.model,
+                    static_cast<double>(bytes) * 1e-9, static_cast<double>(free_bytes()) * 1e-9)};
+  if (!flags.raw && file.has("tokenizer.chat_template")) {
+    RIDGE_TRY(const std::string source, file.string("tokenizer.chat_template"));
+    RIDGE_TRY([[maybe_unused]] const ChatTemplate chat, ChatTemplate::create(source));
+  } else if (!flags.system.empty()) {
+    return Error{ErrorCode::usage,
+                 "--system needs a chat template, which --raw and base models do without"};
   }
-  if (room >= spec.context_length) return ContextChoice{spec.context_length, "the model's limit"};
-  if (room < kKvPageTokens)
-    return Error{ErrorCode::io, "there is not enough free memory for a KV cache"};
-  return ContextChoice{room / kKvPageTokens * kKvPageTokens, "half of the free memory"};
+  return {};
 }
 
 void choose_threads(const RunFlags& flags, Workbench& bench) {
@@ -110,10 +98,9 @@ void choose_threads(const RunFlags& flags, Workbench& bench) {
 
 }  // namespace
 
-void install_signal_handlers() {
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGBUS, on_bus_error);
-}
+void install_interrupt_handler() { std::signal(SIGINT, on_interrupt); }
+
+void install_bus_error_handler() { std::signal(SIGBUS, on_bus_error); }
 
 void add_generation_flags(CLI::App& app, RunFlags& f) {
   app.add_option("MODEL", f.model, "GGUF file (the first part of a split one)")->required();
@@ -152,6 +139,11 @@ void add_generation_flags(CLI::App& app, RunFlags& f) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->capture_default_str();
   app.add_option("--stop", f.stops, "end before this text (may be given several times)")
+      ->check(CLI::Validator(
+          [](std::string& text) -> std::string {
+            return text.empty() ? "a stop text must not be empty" : "";
+          },
+          "TEXT"))
       ->allow_extra_args(false);
   app.add_option("--system", f.system, "system message for the chat template");
   app.add_option("--pre", f.pre, "pre-tokeniser, if the file names none that is known");
@@ -167,10 +159,7 @@ Result<std::unique_ptr<Workbench>> set_up(const RunFlags& flags) {
   auto bench = std::make_unique<Workbench>();
   RIDGE_TRY(bench->isa, selected_isa());
   // The file first: a wrong path should not wait for a measurement.
-  {
-    RIDGE_TRY(const GgufFile file, GgufFile::open(flags.model));
-    RIDGE_TRY([[maybe_unused]] const ModelFacts facts, model_facts(file));
-  }
+  RIDGE_RETURN_IF_ERROR(check_file(flags));
   bench->machine = known_machine(bench->isa, false);
   choose_threads(flags, *bench);
   bench->pool =
@@ -186,18 +175,21 @@ Result<std::unique_ptr<Workbench>> set_up(const RunFlags& flags) {
                             static_cast<double>(done) / static_cast<double>(total));
             }));
   progress.clear();
-  RIDGE_TRY(const ContextChoice context, choose_context(flags, bench->model->spec()));
-  bench->context_why = context.why;
+  RIDGE_TRY(const SessionPlan plan, plan_session(*bench->model,
+                                                 {.isa = bench->isa,
+                                                  .prefill_threads = bench->prefill_threads,
+                                                  .decode_threads = bench->decode_threads},
+                                                 flags.context, free_bytes()));
+  if (flags.context > bench->model->spec().context_length)
+    warning(fmt::format("--ctx {} is beyond the {} tokens the model was made for", flags.context,
+                        bench->model->spec().context_length));
+  bench->context_why = plan.context_why;
   bench->prefill_device = device_of(bench->machine, bench->prefill_threads, flags.exact);
   bench->decode_device = device_of(bench->machine, bench->decode_threads, flags.exact);
   bench->book =
       std::make_unique<Book>(bench->model->fused(), bench->prefill_device, bench->decode_device);
   bench->session =
-      std::make_unique<Session>(*bench->model, *bench->pool, *bench->book,
-                                SessionOptions{.isa = bench->isa,
-                                               .context = context.tokens,
-                                               .prefill_threads = bench->prefill_threads,
-                                               .decode_threads = bench->decode_threads});
+      std::make_unique<Session>(*bench->model, *bench->pool, *bench->book, plan.options);
   bench->load_time = now() - start;
   return bench;
 }
@@ -209,7 +201,7 @@ void announce(const Workbench& bench, const RunFlags& flags) {
       bench.session->context(), bench.context_why,
       static_cast<double>(bench.session->kv_bytes()) * 1e-6, bench.prefill_threads,
       bench.decode_threads,
-      flags.threads > 0 ? "--threads" : "decode: the fewest that reach the full bandwidth",
+      flags.threads > 0 ? "--threads" : "all cores; the fewest that reach the full bandwidth",
       name_of(bench.isa)));
 }
 

@@ -50,6 +50,7 @@ struct Workbench {
   std::unique_ptr<Session> session;
   std::string context_why;
   Seconds load_time;
+  bool measured_again = false;  // by hold_the_law
 };
 
 Result<std::unique_ptr<Workbench>> set_up(const RunFlags& flags);
@@ -58,6 +59,8 @@ void announce(const Workbench& bench, const RunFlags& flags);
 
 // Set by Ctrl-C; the generation loop ends at the next token.
 extern std::atomic<bool> g_cancelled;
-void install_signal_handlers();
+void install_interrupt_handler();
+// A mapped file that shrinks raises SIGBUS: says so and exits.
+void install_bus_error_handler();
 
 }  // namespace ridge

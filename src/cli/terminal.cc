@@ -20,14 +20,20 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-void note(const std::string& message) { fmt::print(stderr, "ridge: {}\n", one_line(message)); }
+void put(std::FILE* stream, std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+}
+
+void note(const std::string& message) {
+  put(stderr, fmt::format("ridge: {}\n", one_line(message)));
+}
 
 void warning(const std::string& message) {
-  fmt::print(stderr, "ridge: warning: {}\n", one_line(message));
+  put(stderr, fmt::format("ridge: warning: {}\n", one_line(message)));
 }
 
 int fail(const Error& error) {
-  fmt::print(stderr, "ridge: error: {}\n", one_line(error.message));
+  put(stderr, fmt::format("ridge: error: {}\n", one_line(error.message)));
   return error.code == ErrorCode::usage ? kExitUsage : kExitFailed;
 }
 
@@ -37,12 +43,12 @@ void ProgressLine::show(const std::string& what, double share) {
   if (!is_terminal || percent == last_percent_) return;
   last_percent_ = percent;
   drawn_ = true;
-  fmt::print(stderr, "\r\x1b[Kridge: {} {:3d} %", what, percent);
+  put(stderr, fmt::format("\r\x1b[Kridge: {} {:3d} %", what, percent));
   std::fflush(stderr);
 }
 
 void ProgressLine::clear() {
-  if (drawn_) fmt::print(stderr, "\r\x1b[K");
+  if (drawn_) put(stderr, "\r\x1b[K");
   drawn_ = false;
 }
 

@@ -2,13 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdio>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
 namespace ridge {
 
 inline constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2;
+
+// Writes all of `text`; never throws. What could not be written shows in ferror(stream).
+void put(std::FILE* stream, std::string_view text);
 
 void note(const std::string& message);     // "ridge: ..."
 void warning(const std::string& message);  // "ridge: warning: ..."

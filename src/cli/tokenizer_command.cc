@@ -5,12 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/terminal.h"
 #include "engine/tokenizer_from_gguf.h"
 #include "text/utf8_stream.h"
@@ -25,10 +24,6 @@ struct TokenizerFlags {
   bool has_text = false, no_special = false, parse_special = false, json = false;
 };
 
-std::string standard_input() {
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
-}
-
 Result<std::unique_ptr<const Tokenizer>> open_tokenizer(const TokenizerFlags& flags) {
   RIDGE_TRY(const GgufFile file, GgufFile::open(flags.model));
   return tokenizer_from_gguf(file, flags.pre);
@@ -36,16 +31,19 @@ Result<std::unique_ptr<const Tokenizer>> open_tokenizer(const TokenizerFlags& fl
 
 Result<int> encode(const TokenizerFlags& flags) {
   RIDGE_TRY(const auto tokenizer, open_tokenizer(flags));
-  const std::string text = flags.has_text ? flags.text : standard_input();
+  std::string text = flags.text;
+  if (!flags.has_text) {
+    RIDGE_TRY(text, read_text("-"));
+  }
   const std::vector<TokenId> ids = tokenizer->encode(
       text, {.add_special = !flags.no_special, .parse_special = flags.parse_special});
   if (flags.json) {
     nlohmann::ordered_json json{{"ids", ids}, {"pieces", nlohmann::ordered_json::array()}};
     for (const TokenId id : ids)
       json["pieces"].push_back(to_valid_utf8(tokenizer->piece(id, true)));
-    fmt::print("{}\n", json.dump());
+    put(stdout, fmt::format("{}\n", json.dump()));
   } else {
-    fmt::print("{}\n", fmt::join(ids, " "));
+    put(stdout, fmt::format("{}\n", fmt::join(ids, " ")));
   }
   return kExitOk;
 }
@@ -64,7 +62,8 @@ Result<int> decode(TokenizerFlags flags) {
   RIDGE_TRY(const auto tokenizer, open_tokenizer(flags));
   if (flags.ids.empty()) {
     std::string word;
-    for (const char c : standard_input() + " ") {
+    RIDGE_TRY(const std::string text, read_text("-"));
+    for (const char c : text + " ") {
       const bool separates = std::string_view(" \t\r\n,[]").find(c) != std::string_view::npos;
       if (!separates) word += c;
       if (separates && !word.empty()) flags.ids.push_back(std::exchange(word, {}));
@@ -77,9 +76,9 @@ Result<int> decode(TokenizerFlags flags) {
   }
   const std::string text = tokenizer->decode(ids, !flags.no_special);
   if (flags.json)
-    fmt::print("{}\n", nlohmann::ordered_json{{"text", to_valid_utf8(text)}}.dump());
+    put(stdout, fmt::format("{}\n", nlohmann::ordered_json{{"text", to_valid_utf8(text)}}.dump()));
   else
-    fmt::print("{}\n", to_valid_utf8(text));
+    put(stdout, fmt::format("{}\n", to_valid_utf8(text)));
   return kExitOk;
 }
 

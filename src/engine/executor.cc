@@ -72,6 +72,23 @@ Executor::Executor(const Program& program, const WeightStore& weights, KvStore& 
     : memory_(make_memory(program, options)), kv_(kv), pool_(pool), options_(options) {
   Binding binding{weights, ropes_, options.limits.max_rows};
   for (const Op& op : program.ops) ops_.push_back(bind(op, binding));
+  for (auto& spans : spans_) spans.resize(static_cast<size_t>(options.limits.threads));
+}
+
+int64_t Executor::memory_bytes(const Program& program, const Options& options) {
+  const AttentionNeeds needs =
+      attention_needs(program, options.limits, attention_kernels(options.isa));
+  return StepMemory::bytes(program, options.limits, needs.scratch_floats, needs.partial_floats);
+}
+
+Seconds Executor::busy_seconds(size_t parity, int n_workers) const {
+  const auto& spans = spans_[parity];
+  Seconds begin = spans[0].begin, end = spans[0].end;
+  for (size_t i = 1; i < static_cast<size_t>(n_workers); ++i) {
+    begin = std::min(begin, spans[i].begin);
+    end = std::max(end, spans[i].end);
+  }
+  return end - begin;
 }
 
 const float* Executor::step(const Batch& batch, int threads, Book* book) {
@@ -101,16 +118,16 @@ void Executor::run_ops(const StepContext& context, const ThreadPool::Team& team,
     for (int64_t r = rows.begin; r < rows.end; ++r)
       table.fill(r, context.batch->positions()[static_cast<size_t>(r)]);
   team.barrier();
-  Seconds start = now();
   for (size_t i = 0; i < ops_.size(); ++i) {
+    Span& span = spans_[i % 2][static_cast<size_t>(team.index)];
+    span.begin = now();
     ops_[i]->run(context, team);
+    span.end = now();
     team.barrier();
     if (team.index != 0) continue;
     // Nobody claims a unit before a barrier inside the next op.
     cursor_.store(0, std::memory_order_relaxed);
-    const Seconds end = now();
-    if (book != nullptr) book->post(i, end - start);
-    start = end;
+    if (book != nullptr) book->post(i, busy_seconds(i % 2, team.count));
   }
 }
 

@@ -22,16 +22,6 @@ bool all_finite(const float* x, int64_t n) {
   return sum == 0;
 }
 
-Executor::Options executor_options(const Model& model, const SessionOptions& o) {
-  return {.limits = {.max_rows = o.prefill_chunk,
-                     .max_sequences = 1,
-                     .max_logit_rows = o.max_logit_rows,
-                     .max_context = o.context,
-                     .threads = std::max(o.prefill_threads, o.decode_threads)},
-          .isa = o.isa,
-          .exact = model.exact()};
-}
-
 // Generated tokens to text: pieces to whole characters to text without stop strings.
 class TextAssembler {
  public:
@@ -69,6 +59,16 @@ uint64_t hash_on(uint64_t hash, const float* numbers, int64_t n) {
 
 }  // namespace
 
+Executor::Options executor_options(const Model& model, const SessionOptions& o) {
+  return {.limits = {.max_rows = o.prefill_chunk,
+                     .max_sequences = 1,
+                     .max_logit_rows = o.max_logit_rows,
+                     .max_context = o.context,
+                     .threads = std::max(o.prefill_threads, o.decode_threads)},
+          .isa = o.isa,
+          .exact = model.exact()};
+}
+
 const char* name_of(FinishReason reason) {
   static constexpr const char* kNames[] = {"stop", "length", "cancelled"};
   return kNames[static_cast<size_t>(reason)];
@@ -95,6 +95,17 @@ Status Session::check_room(int64_t n) const {
                              "raise --ctx",
                              length, options_.context)};
   return {};
+}
+
+Status Session::check_bytes(size_t text_bytes) const {
+  size_t longest = 1;
+  for (const std::string& token : model_.tokenizer().spec().tokens)
+    longest = std::max(longest, token.size());
+  if (text_bytes / longest <= static_cast<size_t>(options_.context)) return {};
+  return Error{ErrorCode::invalid_input,
+               fmt::format("the prompt has {} bytes, and no token more than {}: it cannot fit into "
+                           "a context of {}; shorten it or raise --ctx",
+                           text_bytes, longest, options_.context)};
 }
 
 void Session::truncate(int64_t length) {
@@ -154,7 +165,6 @@ Result<Generation> Session::generate(std::span<const TokenId> prompt,
   RIDGE_TRY(float* logits, prefill(cancelled, &step_begin));
   if (options.max_tokens == 0 && logits != nullptr) {  // the prompt is fed, nothing is generated
     end_step(Phase::prefill, &step_begin);
-    result.ttft = now() - start;
     return result;
   }
   for (Phase phase = Phase::prefill; logits != nullptr; phase = Phase::decode) {

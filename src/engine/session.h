@@ -44,6 +44,8 @@ struct SessionOptions {
   int64_t max_logit_rows = 1;   // of one evaluate()
 };
 
+Executor::Options executor_options(const Model& model, const SessionOptions& options);
+
 class Session {
  public:
   // Keeps references to all but the options.
@@ -58,6 +60,8 @@ class Session {
 
   // Error, if `n` more tokens would leave nothing to do or not fit.
   Status check_room(int64_t n) const;
+  // Error, if a text of so many bytes cannot fit, however it is tokenised: known before it is.
+  Status check_bytes(size_t text_bytes) const;
   // Forgets all tokens from `length` on.
   void truncate(int64_t length);
   // Tokens of the sequence: those in the cache, and at most one that is not fed yet.

@@ -13,35 +13,76 @@ constexpr int64_t kAlignFloats = 32;
 
 int64_t align_floats(int64_t n) { return (n + kAlignFloats - 1) / kAlignFloats * kAlignFloats; }
 
+int64_t floats_of(const Program& program, const StepLimits& limits, size_t buffer) {
+  const bool is_logits = buffer == static_cast<size_t>(Buffer::logits);
+  return align_floats(program.width[buffer] *
+                      (is_logits ? limits.max_logit_rows : limits.max_rows));
+}
+
+// The widest input that a product may have.
+int64_t widest_input(const Program& program) {
+  int64_t widest = 0;
+  for (size_t b = 0; b < kBufferCount; ++b)
+    if (b != static_cast<size_t>(Buffer::logits)) widest = std::max(widest, program.width[b]);
+  return widest;
+}
+
+struct ActivationSizes {
+  int64_t q8_offset, scale_offset, sum_offset, total;  // bytes
+};
+
+ActivationSizes activation_sizes(int64_t rows, int64_t cols) {
+  constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
+  const int64_t n = align_floats(rows * cols);
+  const int64_t blocks = align_floats(rows * ((cols + kActivationBlock - 1) / kActivationBlock));
+  ActivationSizes sizes{};
+  sizes.q8_offset = n * kFloatBytes;
+  sizes.scale_offset = sizes.q8_offset + n;
+  sizes.sum_offset = sizes.scale_offset + blocks * kFloatBytes;
+  sizes.total = sizes.sum_offset + blocks * kFloatBytes;
+  return sizes;
+}
+
 }  // namespace
 
 ActivationMemory::ActivationMemory(int64_t rows, int64_t cols) {
-  const auto n = static_cast<size_t>(align_floats(rows * cols));
-  const auto blocks =
-      static_cast<size_t>(align_floats(rows * ((cols + kActivationBlock - 1) / kActivationBlock)));
-  q8_offset_ = n * sizeof(float);
-  scale_offset_ = q8_offset_ + n;
-  sum_offset_ = scale_offset_ + blocks * sizeof(float);
-  memory_ = AlignedBuffer(sum_offset_ + blocks * sizeof(float));
+  const ActivationSizes sizes = activation_sizes(rows, cols);
+  q8_offset_ = static_cast<size_t>(sizes.q8_offset);
+  scale_offset_ = static_cast<size_t>(sizes.scale_offset);
+  sum_offset_ = static_cast<size_t>(sizes.sum_offset);
+  memory_ = AlignedBuffer(static_cast<size_t>(sizes.total));
+}
+
+int64_t ActivationMemory::bytes(int64_t rows, int64_t cols) {
+  return activation_sizes(rows, cols).total;
+}
+
+int64_t StepMemory::bytes(const Program& program, const StepLimits& limits,
+                          int64_t attention_scratch_floats, int64_t partial_floats) {
+  int64_t floats = partial_floats + limits.threads * align_floats(attention_scratch_floats);
+  for (size_t b = 0; b < kBufferCount; ++b) floats += floats_of(program, limits, b);
+  const int64_t widest = widest_input(program);
+  return floats * static_cast<int64_t>(sizeof(float)) +
+         ActivationMemory::bytes(limits.max_rows, widest) +
+         limits.threads * ActivationMemory::bytes(kOwnActivationRows, widest);
 }
 
 StepMemory::StepMemory(const Program& program, const StepLimits& limits,
                        int64_t attention_scratch_floats, int64_t partial_floats)
-    : limits_(limits), widths_(program.width), buffers_(kBufferCount, nullptr) {
-  int64_t floats = 0, widest = 0;
+    : widths_(program.width), buffers_(kBufferCount, nullptr) {
+  int64_t floats = 0;
   std::vector<int64_t> offsets(kBufferCount, 0);
   for (size_t b = 0; b < kBufferCount; ++b) {
-    const bool is_logits = b == static_cast<size_t>(Buffer::logits);
     offsets[b] = floats;
-    floats += align_floats(widths_[b] * (is_logits ? limits.max_logit_rows : limits.max_rows));
-    if (!is_logits) widest = std::max(widest, widths_[b]);
+    floats += floats_of(program, limits, b);
   }
   buffer_memory_ = AlignedBuffer(static_cast<size_t>(floats) * sizeof(float));
-  // The first step must be as fast as the tenth: pages are touched here.
+  // The first step must be as fast as the tenth: the pages of the buffers are touched here.
   std::memset(buffer_memory_.data(), 0, buffer_memory_.size());
   for (size_t b = 0; b < kBufferCount; ++b)
     if (widths_[b] > 0) buffers_[b] = buffer_memory_.as<float>() + offsets[b];
 
+  const int64_t widest = widest_input(program);
   shared_ = ActivationMemory(limits.max_rows, widest);
   for (int i = 0; i < limits.threads; ++i) own_.emplace_back(kOwnActivationRows, widest);
   scratch_floats_per_thread_ = align_floats(attention_scratch_floats);

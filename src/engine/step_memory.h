@@ -1,5 +1,5 @@
-// The memory a step works in: the Program's buffers, quantised activations, attention scratch, RoPE
-// angles. Allocated once for the largest step; a step allocates nothing.
+// The memory a step works in: the Program's buffers, quantised activations, attention scratch.
+// Allocated once for the largest step; a step allocates nothing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,6 +16,7 @@ class ActivationMemory {
  public:
   ActivationMemory() = default;
   ActivationMemory(int64_t rows, int64_t cols);
+  static int64_t bytes(int64_t rows, int64_t cols);
   float* f32() { return memory_.as<float>(); }
   int8_t* q8() { return reinterpret_cast<int8_t*>(memory_.data() + q8_offset_); }
   float* scale() { return reinterpret_cast<float*>(memory_.data() + scale_offset_); }
@@ -39,6 +40,10 @@ class StepMemory {
   StepMemory(const Program& program, const StepLimits& limits, int64_t attention_scratch_floats,
              int64_t partial_floats);
 
+  // What that takes.
+  static int64_t bytes(const Program& program, const StepLimits& limits,
+                       int64_t attention_scratch_floats, int64_t partial_floats);
+
   float* buffer(Buffer b) { return buffers_[static_cast<size_t>(b)]; }
   int64_t width(Buffer b) const { return widths_[static_cast<size_t>(b)]; }
   ActivationMemory& shared_activations() { return shared_; }
@@ -47,10 +52,8 @@ class StepMemory {
     return scratch_.as<float>() + thread * scratch_floats_per_thread_;
   }
   float* partials() { return partials_.as<float>(); }
-  const StepLimits& limits() const { return limits_; }
 
  private:
-  StepLimits limits_;
   std::vector<int64_t> widths_;
   std::vector<float*> buffers_;
   int64_t scratch_floats_per_thread_ = 0;
