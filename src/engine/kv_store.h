@@ -1,5 +1,6 @@
-// The memory behind the page pool: one block per layer, page and KV head. Pages are touched only
-// when written, so an unused context costs no memory.
+// The memory behind the page pool. A page holds its tokens' blocks of all layers side by side, so
+// what is touched is dense: an unused context costs no memory, and a used one no more than it
+// fills.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,25 +15,22 @@ class KvStore {
  public:
   KvStore(const ModelSpec& spec, int64_t n_pages)
       : pool_(n_pages),
-        spec_{spec.kv_dtype, spec.n_kv_heads, spec.head_dim},
-        layer_bytes_(static_cast<size_t>(n_pages * kv_page_bytes(spec) / spec.n_layers)),
-        memory_(layer_bytes_ * static_cast<size_t>(spec.n_layers)) {}
+        layer_{nullptr, spec.kv_dtype, spec.n_kv_heads, spec.head_dim, kv_page_bytes(spec)},
+        layer_bytes_(kv_page_bytes(spec) / spec.n_layers),
+        memory_(static_cast<size_t>(n_pages * kv_page_bytes(spec))) {}
 
   PagePool& pool() { return pool_; }
   KvLayerView layer(int64_t layer) {
-    return {memory_.data() + layer_bytes_ * static_cast<size_t>(layer), spec_.dtype,
-            spec_.n_kv_heads, spec_.head_dim};
+    KvLayerView view = layer_;
+    view.blocks = memory_.data() + layer * layer_bytes_;
+    return view;
   }
   int64_t bytes() const { return static_cast<int64_t>(memory_.size()); }
 
  private:
-  struct BlockSpec {
-    DType dtype;
-    int64_t n_kv_heads, head_dim;
-  };
   PagePool pool_;
-  BlockSpec spec_;
-  size_t layer_bytes_;
+  KvLayerView layer_;    // without its place
+  int64_t layer_bytes_;  // of one page
   AlignedBuffer memory_;
 };
 

@@ -17,15 +17,18 @@ namespace ridge {
 inline constexpr int64_t kAttentionSplitTokens = 256;
 static_assert(kAttentionSplitTokens % kKvPageTokens == 0);
 
-// One layer's blocks (kv_block.h): that of page p and KV head h starts at
-// blocks + (p * n_kv_heads + h) * block_bytes.
+// One layer's blocks (kv_block.h): within a page, those of the KV heads lie side by side.
 struct KvLayerView {
   std::byte* blocks = nullptr;
   DType dtype = DType::f16;  // f16 or f32
   int64_t n_kv_heads = 0;
   int64_t head_dim = 0;
+  int64_t page_bytes =
+      0;  // from a page's first block to the next page's; 0: no other layer between
   std::byte* block(int64_t page, int64_t kv_head) const {
-    return blocks + (page * n_kv_heads + kv_head) * kv_block_bytes(dtype, head_dim);
+    const int64_t block_bytes = kv_block_bytes(dtype, head_dim);
+    const int64_t stride = page_bytes > 0 ? page_bytes : n_kv_heads * block_bytes;
+    return blocks + page * stride + kv_head * block_bytes;
   }
 };
 
