@@ -54,21 +54,41 @@ class BoundProducts : public BoundOp {
     return nullptr;
   }
 
+  // Rounding shows most in the logits, so the head's activations are kept twice: their int8 value
+  // and the int8 value of what that left. The second row rides on the same read of the weights.
+  bool in_pairs(const StepContext& c) const { return logit_rows_only_ && any_int8_ && !c.exact; }
+
   void prepare(const StepContext& c, ActivationMemory& memory, int64_t begin, int64_t end) const {
-    const int64_t blocks = cols_ / kActivationBlock;
+    const int64_t per_row = in_pairs(c) ? 2 : 1;
     for (int64_t r = begin; r < end; ++r) {
       const float* x = input_row(c, r);
-      float* staged = memory.f32() + r * cols_;
+      float* staged = memory.f32() + r * per_row * cols_;
       if (gain_ != nullptr) {
         c.vector->rms_norm(x, gain_, epsilon_, cols_, staged);
         x = staged;
       } else if (c.exact || any_float_) {
         std::copy(x, x + cols_, staged);
       }
-      if (!c.exact && any_int8_)
-        c.matmul->quantize(x, 1, cols_, memory.q8() + r * cols_, memory.scale() + r * blocks,
-                           memory.block_sum() + r * blocks);
+      if (c.exact || !any_int8_) continue;
+      quantize(c, memory, r * per_row, x);
+      if (per_row == 2) quantize_remainder(c, memory, r * per_row, x);
     }
+  }
+
+  void quantize(const StepContext& c, ActivationMemory& memory, int64_t row, const float* x) const {
+    const int64_t blocks = cols_ / kActivationBlock;
+    c.matmul->quantize(x, 1, cols_, memory.q8() + row * cols_, memory.scale() + row * blocks,
+                       memory.block_sum() + row * blocks);
+  }
+
+  void quantize_remainder(const StepContext& c, ActivationMemory& memory, int64_t row,
+                          const float* x) const {
+    const int8_t* q = memory.q8() + row * cols_;
+    const float* scale = memory.scale() + row * (cols_ / kActivationBlock);
+    float* rest = memory.f32() + (row + 1) * cols_;
+    for (int64_t i = 0; i < cols_; ++i)
+      rest[i] = x[i] - scale[i / kActivationBlock] * static_cast<float>(q[i]);
+    quantize(c, memory, row + 1, rest);
   }
 
   void multiply(const StepContext& c, const Team& team, ActivationMemory& memory,
@@ -93,16 +113,22 @@ class BoundProducts : public BoundOp {
     }
   }
 
+  static Activations int8_rows(ActivationMemory& memory, int64_t first, int64_t rows,
+                               int64_t cols) {
+    const int64_t blocks = cols / kActivationBlock;
+    return {.rows = rows,
+            .cols = cols,
+            .q8 = memory.q8() + first * cols,
+            .scale = memory.scale() + first * blocks,
+            .block_sum = memory.block_sum() + first * blocks};
+  }
+
   void multiply_one(const StepContext& c, const Product& p, ActivationMemory& memory, int64_t rows,
                     int64_t tile_begin, int64_t tile_end) const {
-    Activations x{.rows = rows, .cols = cols_};
-    if (!c.exact && takes_int8(p.weight.dtype)) {
-      x.q8 = memory.q8();
-      x.scale = memory.scale();
-      x.block_sum = memory.block_sum();
-    } else {
-      x.f32 = memory.f32();
-    }
+    const bool is_int8 = !c.exact && takes_int8(p.weight.dtype);
+    if (is_int8 && in_pairs(c)) return multiply_pairs(c, p, memory, rows, tile_begin, tile_end);
+    const Activations x = is_int8 ? int8_rows(memory, 0, rows, cols_)
+                                  : Activations{.rows = rows, .cols = cols_, .f32 = memory.f32()};
     float* y = c.memory->buffer(p.out);
     const int64_t stride = c.memory->width(p.out);
     c.matmul->matmul(p.weight, x, tile_begin, tile_end, y, stride, p.accumulate);
@@ -111,6 +137,25 @@ class BoundProducts : public BoundOp {
     const int64_t end = std::min(p.weight.rows, tile_end * kTileRows);
     for (int64_t r = 0; r < rows; ++r)
       c.vector->add(p.bias + begin, end - begin, y + r * stride + begin);
+  }
+
+  // y = (value row) W^T + (remainder row) W^T, some tiles at a time: their weights stay in a cache
+  // for the next row.
+  void multiply_pairs(const StepContext& c, const Product& p, ActivationMemory& memory,
+                      int64_t rows, int64_t tile_begin, int64_t tile_end) const {
+    constexpr int64_t kChunkTiles = 128, kChunk = kChunkTiles * kTileRows;
+    alignas(64) float parts[2 * kChunk];
+    const int64_t tile_bytes = packed_bytes(p.weight.dtype, kTileRows, cols_);
+    for (int64_t tile = tile_begin; tile < tile_end; tile += kChunkTiles) {
+      const int64_t first = tile * kTileRows;
+      const int64_t n = std::min({kChunk, p.weight.rows - first, (tile_end - tile) * kTileRows});
+      const PackedView w{p.weight.data + tile * tile_bytes, p.weight.dtype, n, cols_};
+      for (int64_t r = 0; r < rows; ++r) {
+        c.matmul->matmul(w, int8_rows(memory, 2 * r, 2, cols_), 0, w.tiles(), parts, kChunk, false);
+        float* y = c.memory->buffer(p.out) + r * c.memory->width(p.out) + first;
+        for (int64_t i = 0; i < n; ++i) y[i] = parts[i] + parts[kChunk + i];
+      }
+    }
   }
 
   void apply_gate(const StepContext& c, int64_t rows, int64_t tile_begin, int64_t tile_end) const {

@@ -27,6 +27,11 @@ int64_t widest_input(const Program& program) {
   return widest;
 }
 
+// The head takes two rows for each row of logits.
+int64_t shared_rows(const StepLimits& limits) {
+  return std::max(limits.max_rows, 2 * limits.max_logit_rows);
+}
+
 struct ActivationSizes {
   int64_t q8_offset, scale_offset, sum_offset, total;  // bytes
 };
@@ -63,8 +68,8 @@ int64_t StepMemory::bytes(const Program& program, const StepLimits& limits,
   for (size_t b = 0; b < kBufferCount; ++b) floats += floats_of(program, limits, b);
   const int64_t widest = widest_input(program);
   return floats * static_cast<int64_t>(sizeof(float)) +
-         ActivationMemory::bytes(limits.max_rows, widest) +
-         limits.threads * ActivationMemory::bytes(kOwnActivationRows, widest);
+         ActivationMemory::bytes(shared_rows(limits), widest) +
+         limits.threads * ActivationMemory::bytes(2 * kOwnActivationRows, widest);
 }
 
 StepMemory::StepMemory(const Program& program, const StepLimits& limits,
@@ -83,8 +88,8 @@ StepMemory::StepMemory(const Program& program, const StepLimits& limits,
     if (widths_[b] > 0) buffers_[b] = buffer_memory_.as<float>() + offsets[b];
 
   const int64_t widest = widest_input(program);
-  shared_ = ActivationMemory(limits.max_rows, widest);
-  for (int i = 0; i < limits.threads; ++i) own_.emplace_back(kOwnActivationRows, widest);
+  shared_ = ActivationMemory(shared_rows(limits), widest);
+  for (int i = 0; i < limits.threads; ++i) own_.emplace_back(2 * kOwnActivationRows, widest);
   scratch_floats_per_thread_ = align_floats(attention_scratch_floats);
   scratch_ = AlignedBuffer(static_cast<size_t>(scratch_floats_per_thread_ * limits.threads) *
                            sizeof(float));
