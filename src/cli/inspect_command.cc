@@ -118,12 +118,12 @@ void print_program(const Program& program, const StepShape& shape, const Inspect
                           flags.batch, flags.context));
   const auto row = [](const std::string& what, const Work& w) {
     put(stdout,
-        fmt::format("{:<84}{:>10.4f}{:>12.5f}{:>11.5f}{:>11.5f}\n", what, w.flops().value * 1e-9,
+        fmt::format("{:>10.4f}{:>12.5f}{:>11.5f}{:>11.5f}  {}\n", w.flops().value * 1e-9,
                     w.weight_bytes.value * 1e-6, (w.kv_read_bytes + w.kv_write_bytes).value * 1e-6,
-                    w.activation_bytes.value * 1e-6));
+                    w.activation_bytes.value * 1e-6, what));
   };
-  put(stdout, fmt::format("{:<84}{:>10}{:>12}{:>11}{:>11}\n", "op", "GFLOP", "weight MB", "KV MB",
-                          "act MB"));
+  put(stdout,
+      fmt::format("{:>10}{:>12}{:>11}{:>11}  op\n", "GFLOP", "weight MB", "KV MB", "act MB"));
   for (const Op& op : program.ops) row(describe(op), work_of(op, shape));
   row("total", work_of(program, shape));
 }
