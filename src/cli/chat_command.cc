@@ -150,14 +150,7 @@ class Chat {
 
 Result<int> chat(RunFlags flags) {
   flags.sampling.seed = flags.seed.value_or(std::random_device{}());
-  {
-    RIDGE_TRY(const GgufFile file, GgufFile::open(flags.model));
-    if (!file.has("tokenizer.chat_template"))
-      return Error{ErrorCode::not_supported,
-                   flags.model +
-                       ": the model has no chat template, so it cannot chat; "
-                       "'ridge run --raw' continues text with it"};
-  }
+  flags.chat = true;
   RIDGE_TRY(const std::unique_ptr<Workbench> bench, set_up(flags));
   RIDGE_TRY(ChatTemplate chat_template, ChatTemplate::create(bench->model->chat_template_source()));
   announce(*bench, flags);

@@ -64,8 +64,7 @@ int64_t free_bytes() {
 }
 
 // Refuses at once what would fail after a long load.
-Status check_file(const RunFlags& flags) {
-  RIDGE_TRY(const GgufFile file, GgufFile::open(flags.model));
+Status check_file(const RunFlags& flags, const GgufFile& file) {
   RIDGE_TRY(const ModelFacts facts, model_facts(file));
   int64_t bytes = 0;
   for (const Weight& w : weights_of(facts.program)) bytes += w.bytes();
@@ -74,7 +73,13 @@ Status check_file(const RunFlags& flags) {
         ErrorCode::not_supported,
         fmt::format("{}: the weights take {:.2f} GB and {:.2f} GB of memory are free", flags.model,
                     static_cast<double>(bytes) * 1e-9, static_cast<double>(free_bytes()) * 1e-9)};
-  if (!flags.raw && file.has("tokenizer.chat_template")) {
+  const bool has_template = file.has("tokenizer.chat_template");
+  if (flags.chat && !has_template)
+    return Error{ErrorCode::not_supported,
+                 flags.model +
+                     ": the model has no chat template, so it cannot chat; "
+                     "'ridge run --raw' continues text with it"};
+  if (!flags.raw && has_template) {
     RIDGE_TRY(const std::string source, file.string("tokenizer.chat_template"));
     RIDGE_TRY([[maybe_unused]] const ChatTemplate chat, ChatTemplate::create(source));
   } else if (!flags.system.empty()) {
@@ -159,7 +164,8 @@ Result<std::unique_ptr<Workbench>> set_up(const RunFlags& flags) {
   auto bench = std::make_unique<Workbench>();
   RIDGE_TRY(bench->isa, selected_isa());
   // The file first: a wrong path should not wait for a measurement.
-  RIDGE_RETURN_IF_ERROR(check_file(flags));
+  RIDGE_TRY(const GgufFile file, GgufFile::open(flags.model));
+  RIDGE_RETURN_IF_ERROR(check_file(flags, file));
   bench->machine = known_machine(bench->isa, false);
   choose_threads(flags, *bench);
   bench->pool =
@@ -169,11 +175,10 @@ Result<std::unique_ptr<Workbench>> set_up(const RunFlags& flags) {
   ProgressLine progress;
   ModelOptions options{.pre_override = flags.pre, .exact = flags.exact};
   if (!flags.kv_type.empty()) options.kv_dtype = flags.kv_type == "f32" ? DType::f32 : DType::f16;
-  RIDGE_TRY(bench->model,
-            Model::load(flags.model, options, *bench->pool, [&](int64_t done, int64_t total) {
-              progress.show("repacking weights",
-                            static_cast<double>(done) / static_cast<double>(total));
-            }));
+  RIDGE_TRY(
+      bench->model, Model::load(file, options, *bench->pool, [&](int64_t done, int64_t total) {
+        progress.show("repacking weights", static_cast<double>(done) / static_cast<double>(total));
+      }));
   progress.clear();
   RIDGE_TRY(const SessionPlan plan, plan_session(*bench->model,
                                                  {.isa = bench->isa,

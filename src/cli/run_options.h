@@ -31,6 +31,7 @@ struct RunFlags {
   std::vector<std::string> stops;
   std::string pre;
   std::string kv_type;
+  bool chat = false;  // a template is needed
   bool raw = false, ignore_eos = false, json = false, exact = false, profile = false,
        verbose = false;
 };

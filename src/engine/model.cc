@@ -17,21 +17,26 @@ Result<std::unique_ptr<const Model>> Model::load(const std::string& path,
                                                  const ModelOptions& options, ThreadPool& pool,
                                                  const LoadProgress& progress) {
   RIDGE_TRY(const GgufFile file, GgufFile::open(path));
+  return load(file, options, pool, progress);
+}
+
+Result<std::unique_ptr<const Model>> Model::load(const GgufFile& file, const ModelOptions& options,
+                                                 ThreadPool& pool, const LoadProgress& progress) {
   const DType kv_dtype = options.kv_dtype.value_or(options.exact ? DType::f32 : DType::f16);
   RIDGE_TRY(ModelFacts facts, model_facts(file, kv_dtype));
   auto model = std::unique_ptr<Model>(new Model);
-  model->path_ = path;
-  model->file_bytes_ = file.file_bytes();
+  model->path_ = file.path();
   model->exact_ = options.exact;
   model->spec_ = std::move(facts.spec);
   model->program_ = std::move(facts.program);
   model->fused_ = fuse(model->program_);
   RIDGE_TRY(model->tokenizer_, tokenizer_from_gguf(file, options.pre_override));
   if (model->tokenizer_->vocab_size() != model->spec_.vocab_size)
-    return Error{ErrorCode::invalid_input,
-                 path + ": the tokenizer has " + std::to_string(model->tokenizer_->vocab_size()) +
-                     " tokens, the embedding table " + std::to_string(model->spec_.vocab_size) +
-                     " rows; they must agree"};
+    return Error{ErrorCode::invalid_input, file.path() + ": the tokenizer has " +
+                                               std::to_string(model->tokenizer_->vocab_size()) +
+                                               " tokens, the embedding table " +
+                                               std::to_string(model->spec_.vocab_size) +
+                                               " rows; they must agree"};
   if (file.has("tokenizer.chat_template")) {
     RIDGE_TRY(model->chat_template_, file.string("tokenizer.chat_template"));
   }

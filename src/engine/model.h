@@ -22,13 +22,16 @@ struct ModelOptions {
 
 class Model {
  public:
-  // Errors: those of the reader, the spec, the tokenizer and the weights.
+  // Errors: those of the spec, the tokenizer and the weights. Keeps nothing of `file`.
+  static Result<std::unique_ptr<const Model>> load(const GgufFile& file,
+                                                   const ModelOptions& options, ThreadPool& pool,
+                                                   const LoadProgress& progress);
+  // The same from a path, with the reader's errors too.
   static Result<std::unique_ptr<const Model>> load(const std::string& path,
                                                    const ModelOptions& options, ThreadPool& pool,
                                                    const LoadProgress& progress);
 
   const std::string& path() const { return path_; }
-  int64_t file_bytes() const { return file_bytes_; }
   const ModelSpec& spec() const { return spec_; }
   const Program& program() const { return program_; }  // as lowered
   const Program& fused() const { return fused_; }      // as run
@@ -41,7 +44,6 @@ class Model {
  private:
   Model() = default;
   std::string path_;
-  int64_t file_bytes_ = 0;
   ModelSpec spec_;
   Program program_, fused_;
   WeightStore weights_;
