@@ -65,19 +65,24 @@ std::string rates_table(const MachineProfile& profile) {
   for (const CacheFacts& cache : profile.caches) titles.push_back(fmt::format("L{}", cache.level));
   titles.push_back("memory");
   units.resize(titles.size(), "GB/s");
-  for (const char* title : {"copy", "fp32", "int8"}) titles.push_back(title);
-  for (const char* unit : {"GB/s", "GFLOP/s", "GOP/s"}) units.push_back(unit);
+  const std::string last_cache =
+      profile.caches.empty() ? "" : fmt::format("L{} ", profile.caches.back().level);
+  for (const auto& title :
+       {last_cache + "copy", std::string("copy"), std::string("fp32"), std::string("int8")})
+    titles.push_back(title);
+  for (const char* unit : {"GB/s", "GB/s", "GFLOP/s", "GOP/s"}) units.push_back(unit);
   std::vector<Row> rows = {titles, units};
   for (const ThreadRates& rates : profile.rates) {
     Row row = {std::to_string(rates.threads)};
     for (BytesPerSecond rate : rates.read_rate)
       row.push_back(fmt::format("{:.1f}", giga(rate.value)));
+    row.push_back(fmt::format("{:.1f}", giga(rates.cache_copy_rate.value)));
     row.push_back(fmt::format("{:.1f}", giga(rates.memory_copy_rate.value)));
     row.push_back(fmt::format("{:.0f}", giga(rates.fp32_rate.value)));
     row.push_back(fmt::format("{:.0f}", giga(rates.int8_rate.value)));
     rows.push_back(row);
   }
-  return "Best rates seen: reads from each level, copies in memory (read + written), multiplies\n" +
+  return "Best rates seen: reads from each level, copies (read + written), multiplies\n" +
          aligned(rows);
 }
 

@@ -53,6 +53,7 @@ void merge_curve(std::vector<ReadPoint>& into, const std::vector<ReadPoint>& fro
 void merge_rates(ThreadRates& into, const ThreadRates& from) {
   for (size_t i = 0; i < into.read_rate.size(); ++i)
     into.read_rate[i] = std::max(into.read_rate[i], from.read_rate[i]);
+  into.cache_copy_rate = std::max(into.cache_copy_rate, from.cache_copy_rate);
   into.memory_copy_rate = std::max(into.memory_copy_rate, from.memory_copy_rate);
   into.fp32_rate = std::max(into.fp32_rate, from.fp32_rate);
   into.int8_rate = std::max(into.int8_rate, from.int8_rate);

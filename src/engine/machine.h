@@ -34,7 +34,8 @@ struct ThreadRates {
   int threads = 0;
   // One per cache level that exists (innermost first), then memory last. Best of several tries.
   std::vector<BytesPerSecond> read_rate;
-  BytesPerSecond memory_copy_rate;    // bytes read + bytes written
+  BytesPerSecond cache_copy_rate;     // in the last cache; bytes read + bytes written
+  BytesPerSecond memory_copy_rate;    // the same in memory
   FlopsPerSecond fp32_rate;           // multiply-adds counted as two
   FlopsPerSecond int8_rate;           // the same, of the int8 dot product the kernels use
   std::vector<ReadPoint> read_curve;  // ascending bytes; what read_rate was taken from

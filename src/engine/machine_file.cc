@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kFormatVersion = 1;
+constexpr int kFormatVersion = 2;
 constexpr size_t kFileBytesMax = 1 << 20;
 
 Json json_of(const ThreadRates& rates) {
@@ -28,6 +28,7 @@ Json json_of(const ThreadRates& rates) {
     curve.push_back({{"bytes", point.bytes}, {"bytes_per_second", point.rate.value}});
   return {{"threads", rates.threads},
           {"read_bytes_per_second", read},
+          {"cache_copy_bytes_per_second", rates.cache_copy_rate.value},
           {"memory_copy_bytes_per_second", rates.memory_copy_rate.value},
           {"fp32_flops_per_second", rates.fp32_rate.value},
           {"int8_ops_per_second", rates.int8_rate.value},
@@ -63,6 +64,7 @@ ThreadRates rates_from(const Json& json) {
   rates.threads = json.at("threads").get<int>();
   for (const Json& rate : json.at("read_bytes_per_second"))
     rates.read_rate.emplace_back(rate.get<double>());
+  rates.cache_copy_rate = BytesPerSecond(json.at("cache_copy_bytes_per_second").get<double>());
   rates.memory_copy_rate = BytesPerSecond(json.at("memory_copy_bytes_per_second").get<double>());
   rates.fp32_rate = FlopsPerSecond(json.at("fp32_flops_per_second").get<double>());
   rates.int8_rate = FlopsPerSecond(json.at("int8_ops_per_second").get<double>());
@@ -104,8 +106,8 @@ bool sane(const ThreadRates& rates, size_t levels) {
     if (point.bytes <= before || !sane(point.rate.value)) return false;
     before = point.bytes;
   }
-  return sane(rates.memory_copy_rate.value) && sane(rates.fp32_rate.value) &&
-         sane(rates.int8_rate.value);
+  return sane(rates.cache_copy_rate.value) && sane(rates.memory_copy_rate.value) &&
+         sane(rates.fp32_rate.value) && sane(rates.int8_rate.value);
 }
 
 // Whether every function of a profile can work with it.

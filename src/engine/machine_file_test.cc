@@ -54,6 +54,7 @@ class MachineFile : public testing::Test {
       ThreadRates rates;
       rates.threads = threads;
       rates.read_rate = {BytesPerSecond(1.25e11), BytesPerSecond(1e11 / 3), BytesPerSecond(2e10)};
+      rates.cache_copy_rate = BytesPerSecond(3e10);
       rates.memory_copy_rate = BytesPerSecond(1.5e10);
       rates.fp32_rate = FlopsPerSecond(1e11);
       rates.int8_rate = FlopsPerSecond(3e11);
@@ -154,7 +155,7 @@ TEST_F(MachineFile, a_damaged_file_counts_as_missing) {
 }
 
 TEST_F(MachineFile, a_foreign_file_counts_as_missing) {
-  write_with("\"format\": 1", "\"format\": 2");
+  write_with("\"format\": 2", "\"format\": 1");
   EXPECT_FALSE(load_machine(Isa::plain));
   write_with(cpu_name(), "Another CPU");
   EXPECT_FALSE(load_machine(Isa::plain));
@@ -224,6 +225,7 @@ TEST(MachineMeasure, a_quick_measurement_gives_rates_that_can_be) {
       ASSERT_EQ(rates.read_rate.size(), profile.caches.size() + 1);
       EXPECT_GE(rates.read_rate.front().value, 0.5 * rates.read_rate.back().value);
       EXPECT_GT(rates.read_rate.back().value, 1e6);
+      EXPECT_GT(rates.cache_copy_rate.value, 1e6);
       EXPECT_GT(rates.memory_copy_rate.value, 1e6);
       EXPECT_GT(rates.fp32_rate.value, 1e6);
       EXPECT_GT(rates.int8_rate.value, 1e6);

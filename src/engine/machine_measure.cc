@@ -87,8 +87,12 @@ class Pinning {
 
 class Probe {
  public:
-  Probe(Isa isa, int usable, const std::vector<int>& cpus)
-      : kernels_(probe_kernels(isa)), pool_(usable), pinning_(pool_, cpus), logs_(usable) {}
+  Probe(Isa isa, int usable, const Topology& topology)
+      : kernels_(probe_kernels(isa)),
+        pool_(usable),
+        pinning_(pool_, topology.cpus),
+        logs_(usable),
+        caches_(topology.caches) {}
 
   // Touches up to `wanted` bytes and keeps what the time allows.
   void fill(int64_t wanted, Seconds limit) {
@@ -145,9 +149,9 @@ class Probe {
     point.rate = std::max(point.rate, bytes / seconds_per_chunk(threads, chunks));
   }
 
-  // From one half of the set to the other.
-  void copy(int threads, int round, BytesPerSecond& rate) {
-    const int64_t half = set_bytes_ / 2 / kProbeGranule * kProbeGranule;
+  // From one half of a set to the other.
+  void copy(int threads, int round, int64_t set, BytesPerSecond& rate) {
+    const int64_t half = set / 2 / kProbeGranule * kProbeGranule;
     const int64_t share = half / threads / kProbeGranule * kProbeGranule;
     const int64_t length = std::min(share, kChunkBytes / 2);
     const int64_t places = share / length;
@@ -156,7 +160,12 @@ class Probe {
       std::byte* data = buffer_.data() + index * share + place * length;
       kernels_.copy(data, data + half, length, i / kChunksPerWay % 2 == 0);
     };
-    run_chunks(threads, kChunksMin, nothing, chunk);
+    const auto warm_up = [&](int index) {
+      if (set == set_bytes_) return;
+      kernels_.read(buffer_.data() + index * share, share, 0);
+      kernels_.read(buffer_.data() + half + index * share, share, 0);
+    };
+    run_chunks(threads, kChunksMin, warm_up, chunk);
     const Bytes moved(2.0 * static_cast<double>(length));
     rate = std::max(rate, moved / seconds_per_chunk(threads, kChunksMin));
   }
@@ -171,7 +180,8 @@ class Probe {
 
   void visit(int round, ThreadRates& rates) {
     for (ReadPoint& point : rates.read_curve) read(rates.threads, round, point);
-    copy(rates.threads, round, rates.memory_copy_rate);
+    copy(rates.threads, round, last_cache_set(rates.threads), rates.cache_copy_rate);
+    copy(rates.threads, round, set_bytes_, rates.memory_copy_rate);
     multiply(rates.threads, kernels_.fp32, kernels_.fp32_flops_per_round, rates.fp32_rate);
     multiply(rates.threads, kernels_.int8, kernels_.int8_flops_per_round, rates.int8_rate);
   }
@@ -181,6 +191,18 @@ class Probe {
   struct alignas(128) Log {
     Seconds at[kChunksMax + 1];
   };
+
+  // A set that the last cache holds and those further in do not; all there is where none is known.
+  int64_t last_cache_set(int threads) const {
+    if (caches_.empty()) return set_bytes_;
+    int64_t inner = 0, capacity = 0;
+    for (const CacheFacts& cache : caches_) {
+      inner += capacity;
+      capacity = cache.bytes * std::min(cache.instances, threads);
+    }
+    const int64_t set = std::min({set_bytes_, capacity / 2, std::max(4 * inner, kSmallestSet)});
+    return std::max(set, 2 * kProbeGranule * threads);
+  }
 
   static void nothing(int) {}
 
@@ -227,6 +249,7 @@ class Probe {
   ThreadPool pool_;
   Pinning pinning_;
   std::vector<Log> logs_;
+  std::vector<CacheFacts> caches_;
   AlignedBuffer buffer_;
   int64_t set_bytes_ = 0;
 };
@@ -305,7 +328,7 @@ MachineProfile measure_machine(Isa isa, const MeasureLimits& limits,
   MachineProfile profile = described_machine(isa, topology);
   const CpuLoad load;
   tell("touching memory", 0.02);
-  Probe probe(isa, profile.usable_cpus, topology.cpus);
+  Probe probe(isa, profile.usable_cpus, topology);
   probe.fill(wanted_set(topology, limits), limits.fill_seconds_max);
   profile.largest_set_bytes = probe.set_bytes();
   for (int threads : thread_counts(profile.usable_cpus)) {

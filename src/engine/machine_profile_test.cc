@@ -11,6 +11,7 @@ ThreadRates rates_of(int threads, double l1, double l2, double memory) {
   ThreadRates rates;
   rates.threads = threads;
   rates.read_rate = {BytesPerSecond(l1), BytesPerSecond(l2), BytesPerSecond(memory)};
+  rates.cache_copy_rate = BytesPerSecond(memory * 1.8);
   rates.memory_copy_rate = BytesPerSecond(memory * 0.9);
   rates.fp32_rate = FlopsPerSecond(100.0 * threads);
   rates.int8_rate = FlopsPerSecond(300.0 * threads);
