@@ -108,6 +108,7 @@ class Chat {
       std::fflush(stdout);
     };
     Result<Generation> generation = bench_.session->generate(ids, options, show, g_cancelled);
+    remove_interrupt_handler();
     if (!generation) {  // the turn did not happen
       messages_.pop_back();
       bench_.session->truncate(before);

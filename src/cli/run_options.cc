@@ -105,6 +105,8 @@ void choose_threads(const RunFlags& flags, Workbench& bench) {
 
 void install_interrupt_handler() { std::signal(SIGINT, on_interrupt); }
 
+void remove_interrupt_handler() { std::signal(SIGINT, SIG_DFL); }
+
 void install_bus_error_handler() { std::signal(SIGBUS, on_bus_error); }
 
 void add_generation_flags(CLI::App& app, RunFlags& f) {

@@ -61,6 +61,8 @@ void announce(const Workbench& bench, const RunFlags& flags);
 // Set by Ctrl-C; the generation loop ends at the next token.
 extern std::atomic<bool> g_cancelled;
 void install_interrupt_handler();
+// At a prompt, Ctrl-C ends the process as usual.
+void remove_interrupt_handler();
 // A mapped file that shrinks raises SIGBUS: says so and exits.
 void install_bus_error_handler();
 
