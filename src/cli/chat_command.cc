@@ -32,7 +32,7 @@ constexpr const char* kHelp =
 class Chat {
  public:
   Chat(Workbench& bench, const RunFlags& flags, ChatTemplate chat_template)
-      : bench_(bench), flags_(flags), template_(std::move(chat_template)) {
+      : bench_(bench), flags_(flags), template_(chat_template) {
     clear();
   }
 
@@ -155,7 +155,7 @@ Result<int> chat(RunFlags flags) {
   RIDGE_TRY(const std::unique_ptr<Workbench> bench, set_up(flags));
   RIDGE_TRY(ChatTemplate chat_template, ChatTemplate::create(bench->model->chat_template_source()));
   announce(*bench, flags);
-  return Chat(*bench, flags, std::move(chat_template)).loop();
+  return Chat(*bench, flags, chat_template).loop();
 }
 
 }  // namespace

@@ -58,19 +58,20 @@ Result<TokenId> parse_id(std::string_view text, int64_t vocab_size) {
   return id;
 }
 
-Result<int> decode(TokenizerFlags flags) {
+Result<int> decode(const TokenizerFlags& flags) {
   RIDGE_TRY(const auto tokenizer, open_tokenizer(flags));
-  if (flags.ids.empty()) {
+  std::vector<std::string> words = flags.ids;
+  if (words.empty()) {
     std::string word;
     RIDGE_TRY(const std::string text, read_text("-"));
     for (const char c : text + " ") {
       const bool separates = std::string_view(" \t\r\n,[]").find(c) != std::string_view::npos;
       if (!separates) word += c;
-      if (separates && !word.empty()) flags.ids.push_back(std::exchange(word, {}));
+      if (separates && !word.empty()) words.push_back(std::exchange(word, {}));
     }
   }
   std::vector<TokenId> ids;
-  for (const std::string& text : flags.ids) {
+  for (const std::string& text : words) {
     RIDGE_TRY(const TokenId id, parse_id(text, tokenizer->vocab_size()));
     ids.push_back(id);
   }
@@ -82,7 +83,8 @@ Result<int> decode(TokenizerFlags flags) {
   return kExitOk;
 }
 
-Command as_command(std::shared_ptr<TokenizerFlags> flags, Result<int> (*run)(TokenizerFlags)) {
+Command as_command(const std::shared_ptr<TokenizerFlags>& flags,
+                   Result<int> (*run)(const TokenizerFlags&)) {
   return [flags, run] {
     const Result<int> code = run(*flags);
     return code ? *code : fail(code.error());
@@ -118,8 +120,7 @@ Command add_tokenizer_command(CLI::App& app) {
 
   return [=] {
     flags->has_text = text->count() > 0;
-    return enc->parsed() ? as_command(flags, [](TokenizerFlags f) { return encode(f); })()
-                         : as_command(flags, decode)();
+    return enc->parsed() ? as_command(flags, encode)() : as_command(flags, decode)();
   };
 }
 

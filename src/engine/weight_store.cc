@@ -45,6 +45,7 @@ Result<WeightStore> WeightStore::load(const GgufFile& file, const Program& progr
                                       ThreadPool& pool, const LoadProgress& progress) {
   const std::vector<Weight> weights = weights_of(program);
   std::vector<ExpectedWeight> expected;
+  expected.reserve(weights.size());
   for (const Weight& w : weights) expected.push_back({w.name, w.rows, w.cols});
   RIDGE_TRY(const WeightTable table, WeightTable::create(file, expected));
   const std::set<std::string> matrices = matrices_of(program);
