@@ -91,7 +91,7 @@ Seconds Executor::busy_seconds(size_t parity, int n_workers) const {
   return end - begin;
 }
 
-const float* Executor::step(const Batch& batch, int threads, Book* book) {
+float* Executor::step(const Batch& batch, int threads, Book* book) {
   CHECK(batch.rows() > 0 && batch.rows() <= options_.limits.max_rows);
   CHECK(batch.logit_rows() <= options_.limits.max_logit_rows);
   for (const int32_t token : batch.tokens()) CHECK(token >= 0 && token < vocab_size());

@@ -28,9 +28,10 @@ class Executor {
   static int64_t memory_bytes(const Program& program, const Options& options);
 
   // One forward pass of `batch` on `threads` workers. Returns logits (batch.logit_rows(), vocab),
-  // valid until the next step. Posts each op's seconds to `book` (if any) between its begin_step()
-  // and end_step(), which are the caller's.
-  const float* step(const Batch& batch, int threads, Book* book);
+  // valid until the next step
+  // and the caller's to change (a sampler's penalties do). Posts each op's seconds to `book` (if
+  // any) between its begin_step() and end_step(), which are the caller's.
+  float* step(const Batch& batch, int threads, Book* book);
 
   int64_t vocab_size() const { return memory_.width(Buffer::logits); }
 

@@ -120,7 +120,7 @@ Result<float*> Session::step(int64_t n, int64_t logit_rows, int threads) {
   batch_.clear();
   batch_.add(tokens_.data() + cached_, n, cached_, logit_rows, pages_.data());
   book_.begin_step(batch_.shape());
-  const float* logits = executor_.step(batch_, threads, &book_);
+  float* logits = executor_.step(batch_, threads, &book_);
   cached_ += n;
   const int64_t vocab = executor_.vocab_size();
   for (int64_t r = 0; r < logit_rows; ++r)
@@ -129,7 +129,7 @@ Result<float*> Session::step(int64_t n, int64_t logit_rows, int threads) {
                    fmt::format("{}: the logits at position {} are not finite; the weights must be "
                                "corrupt or out of range",
                                model_.path(), cached_ - logit_rows + r)};
-  return const_cast<float*>(logits);
+  return logits;
 }
 
 Result<float*> Session::prefill(const std::atomic<bool>& cancelled, Seconds* step_begin) {
